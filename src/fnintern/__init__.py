@@ -1,1 +1,11 @@
 """A stable function identity for JAX. Importing it imports neither jax nor flax."""
+
+from fnintern.explanations import Explanation as Explanation
+from fnintern.explanations import Obstacle as Obstacle
+from fnintern.interned import CacheInfo as CacheInfo
+from fnintern.interned import cache_clear as cache_clear
+from fnintern.interned import cache_info as cache_info
+from fnintern.interned import interned as interned
+from fnintern.patches import Patch as Patch
+from fnintern.patches import patch as patch
+from fnintern.patches import patch_flax as patch_flax

@@ -1,0 +1,58 @@
+"""What fnintern says of a call it cannot intern, in words that a program can read too (I5, S2)."""
+
+from __future__ import annotations
+
+import attrs
+
+from fnintern.keys import Unkeyable
+
+__all__ = ["Explanation", "Obstacle"]
+
+
+@attrs.frozen
+class Obstacle:
+    """One thing that stands in the way of interning.
+
+    Attributes:
+        path: where it sits, as Python would spell it (``f.args[0]``, ``f.__closure__['w']``).
+        type_name: the type of what sits there. The value itself is not kept.
+        reason: why it cannot be part of a key.
+        remedy: what usually helps, or an empty string.
+    """
+
+    path: str
+    type_name: str
+    reason: str
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, error: Unkeyable) -> Obstacle:
+        return cls(error.path, error.type_name, error.reason)
+
+    def __str__(self) -> str:
+        text = f"{self.path} is a {self.type_name}: {self.reason}"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+@attrs.frozen
+class Explanation:
+    """How a call or a callable is keyed, and what stands in the way.
+
+    Attributes:
+        subject: what was asked about.
+        interned: whether equal calls share a wrapper.
+        keyed_by: how, in one phrase; empty where it is not.
+        obstacles: what stands in the way; empty where nothing does.
+    """
+
+    subject: str
+    interned: bool
+    keyed_by: str = ""
+    obstacles: tuple[Obstacle, ...] = ()
+
+    def __str__(self) -> str:
+        if self.interned:
+            return f"{self.subject}: interned, keyed by {self.keyed_by}"
+        lines = [f"{self.subject}: not interned, built afresh on each call"]
+        lines += [f"  {obstacle}" for obstacle in self.obstacles]
+        return "\n".join(lines)

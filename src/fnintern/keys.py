@@ -1,0 +1,441 @@
+"""When two arguments are the same (laws I2, I3, I5).
+
+A call's arguments become a flat tuple, its *key*, and a list of *targets*: the callables in it,
+which are keyed by identity and referred to weakly. Nothing here calls the ``__eq__`` or
+``__hash__`` of a callable. Never imports jax, flax or numpy; it only recognises their types where
+the user's program has imported them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import inspect
+import struct
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+__all__ = [
+    "ATOMIC",
+    "Binder",
+    "Identity",
+    "Key",
+    "Marker",
+    "Unkeyable",
+    "importable",
+    "is_function_like",
+    "is_partial",
+    "key_of",
+    "rebuild",
+]
+
+Key = tuple[Any, ...]
+
+#: Types whose values are equal exactly where ``==`` says so and nothing hides inside.
+ATOMIC: Final = frozenset({bool, int, str, bytes, type(None), type(Ellipsis), type(NotImplemented)})
+
+_MUTABLE: Final = (list, dict, set, bytearray, memoryview)
+
+#: What functools.update_wrapper writes: a name for people, not part of what a partial does (I3).
+_METADATA: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"})
+
+#: The one private attribute that fnintern writes on plain Python functions (L4).
+STORE_ATTRIBUTE: Final = "__fnintern__"
+
+
+class Marker(enum.Enum):
+    """Tokens of a key that stand for something other than an equal value."""
+
+    CALLABLE = "callable"
+    METHOD = "method"
+    OBJECT = "object"
+
+    # Enum hashes by name in Python code, which a hit would pay for several times.
+    __hash__ = object.__hash__
+
+
+class Identity:
+    """Keys an object by ``is`` and keeps it alive, whatever its ``__eq__`` does."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Identity and other.value is self.value
+
+
+class Unkeyable(Exception):
+    """An argument that cannot be part of a key: the call is bypassed (I5).
+
+    Attributes:
+        path: where the value sits, as Python would spell it (``f.args[0]``).
+        type_name: the type of the value. The value itself is not kept.
+        reason: what stands in the way.
+    """
+
+    def __init__(self, path: str, value: object, reason: str) -> None:
+        self.path = path
+        self.type_name = type(value).__qualname__
+        self.reason = reason
+        super().__init__(f"{path} is a {self.type_name}: {reason}")
+
+
+def is_partial(value: object) -> bool:
+    """Whether ``value`` is a ``functools.partial`` or a ``jax.tree_util.Partial``, and no subclass
+    of theirs that could hold more than a function and its arguments."""
+    kind = type(value)
+    if kind is functools.partial:
+        return True
+    if not issubclass(kind, functools.partial):
+        return False
+    tree_util = sys.modules.get("jax.tree_util")
+    return kind is getattr(tree_util, "Partial", None)
+
+
+def is_function_like(value: object) -> bool:
+    """Whether ``value`` is keyed as a callable: by identity, never by its own equality.
+
+    A class is a value here: factories ask ``issubclass`` of it, so it has to stay what it is. An
+    object that is callable only because it can decorate (``jax.sharding.Mesh`` is a
+    ``ContextDecorator``) is a value too.
+    """
+    return (
+        callable(value)
+        and not isinstance(value, type)
+        and not isinstance(value, contextlib.ContextDecorator)
+    )
+
+
+def importable(value: Any) -> bool:
+    """Whether ``value`` is what its module holds under its own name, and so lives anyway."""
+    try:
+        found: Any = sys.modules[value.__module__]
+        name = getattr(value, "__qualname__", None) or value.__name__
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception:  # any __getattr__ may have run
+        return False
+    return found is value
+
+
+class _Walk:
+    """One pass over the arguments of a call; see :func:`key_of`."""
+
+    __slots__ = ("in_partial", "targets", "tokens")
+
+    def __init__(self, in_partial: bool = False) -> None:
+        self.tokens: list[Any] = []
+        self.targets: list[Any] = []
+        self.in_partial = in_partial
+
+    def add(self, value: Any, path: str) -> None:
+        kind = type(value)
+        tokens = self.tokens
+        if kind in ATOMIC:
+            tokens += (kind, value)
+        elif kind is types.FunctionType:
+            self._target(Marker.CALLABLE, value)
+        elif kind is types.MethodType:
+            self._method(value, path)
+        elif kind is tuple:
+            tokens += (tuple, len(value))
+            for i, item in enumerate(value):
+                self.add(item, f"{path}[{i}]")
+        elif kind is float:
+            # By its bits: 0.0 == -0.0 and nan != nan, and JAX compiles what the bits say.
+            tokens += (float, struct.pack("d", value))
+        elif isinstance(value, functools.partial) and is_partial(value):
+            self._partial(value, path)
+        elif is_function_like(value):
+            self._callable(value, path)
+        else:
+            self._value(value, kind, path)
+
+    def _target(self, marker: Marker, value: object) -> None:
+        self.tokens += (marker, id(value))
+        self.targets.append(value)
+
+    def _callable(self, value: object, path: str) -> None:
+        try:
+            weakref.ref(value)
+        except TypeError:
+            # A ufunc takes no weak reference, and its module keeps it alive.
+            if not importable(value):
+                raise Unkeyable(path, value, "it takes no weak reference") from None
+            self.tokens += (Marker.CALLABLE, Identity(value))
+        else:
+            self._target(Marker.CALLABLE, value)
+
+    def _method(self, value: types.MethodType, path: str) -> None:
+        for name, part in (("__self__", value.__self__), ("__func__", value.__func__)):
+            try:
+                weakref.ref(part)
+            except TypeError:
+                raise Unkeyable(f"{path}.{name}", part, "it takes no weak reference") from None
+        self._target(Marker.METHOD, value.__self__)
+        self._target(Marker.OBJECT, value.__func__)
+
+    def _partial(self, value: functools.partial[Any], path: str) -> None:
+        # Plain attributes of the instance, never through a subclass's __getattr__.
+        keywords = value.keywords
+        outer, self.in_partial = self.in_partial, True
+        self.tokens += (type(value), len(value.args), len(keywords))
+        self.add(value.func, f"{path}.func")
+        for i, item in enumerate(value.args):
+            self.add(item, f"{path}.args[{i}]")
+        for name in sorted(keywords):
+            self.tokens.append(name)
+            self.add(keywords[name], f"{path}.keywords[{name!r}]")
+        extra = {
+            name: item
+            for name, item in vars(value).items()
+            if name not in _METADATA and name != STORE_ATTRIBUTE
+        }
+        if extra:
+            self.tokens.append(Marker.OBJECT)
+            self._named(extra, path)
+        self.in_partial = outer
+
+    def _named(self, items: Mapping[str, Any], path: str) -> None:
+        self.tokens.append(len(items))
+        for name in sorted(items):
+            self.tokens.append(name)
+            self.add(items[name], f"{path}.{name}")
+
+    def _value(self, value: Any, kind: type, path: str) -> None:
+        tokens = self.tokens
+        if kind is complex:
+            tokens += (complex, struct.pack("dd", value.real, value.imag))
+        elif isinstance(value, (type, enum.Enum)):
+            tokens += (Marker.OBJECT, Identity(value))
+        elif isinstance(value, _MUTABLE):
+            raise Unkeyable(path, value, "it can change under the key")
+        elif kind is frozenset:
+            self._frozenset(value, path)
+        elif isinstance(value, tuple) and not hasattr(value, "__dict__"):
+            tokens += (kind, len(value))
+            names = getattr(kind, "_fields", range(len(value)))
+            for name, item in zip(names, value, strict=False):
+                self.add(item, f"{path}.{name}" if isinstance(name, str) else f"{path}[{name}]")
+        elif _is_numpy_scalar(value):
+            tokens += (kind, value.dtype.str, value.tobytes())
+        elif kind.__hash__ is None:
+            raise Unkeyable(path, value, "it is unhashable")
+        elif hasattr(kind, "__array__") or hasattr(kind, "__jax_array__"):
+            raise Unkeyable(path, value, "an array is not hashed by its contents")
+        elif kind.__eq__ is object.__eq__:
+            if self.in_partial and not isinstance(value, types.ModuleType):
+                # The partial is a callable, and nothing it holds may be kept alive (L1).
+                raise Unkeyable(path, value, "only itself is equal to it, and it may be changed")
+            tokens += (kind, Identity(value))
+        else:
+            self._hashable(value, kind, path)
+
+    def _frozenset(self, value: frozenset[Any], path: str) -> None:
+        parts = []
+        for item in value:
+            walk = _Walk(self.in_partial)
+            walk.add(item, f"{path}{{...}}")
+            parts.append((tuple(walk.tokens), walk.targets))
+        # In the order of the keys' hashes, since equal sets iterate in any order.
+        parts.sort(key=lambda part: hash(part[0]))
+        self.tokens += (frozenset, frozenset(key for key, _ in parts))
+        for _, targets in parts:
+            self.targets += targets
+
+    def _hashable(self, value: Any, kind: type, path: str) -> None:
+        """A value with an equality of its own: that equality decides, and then its state has to
+        agree in type all the way down, since ``Spec(1) == Spec(1.0)``."""
+        try:
+            hash(value)
+        except Exception as error:  # a tuple subclass with a list inside, a tracer, ...
+            raise Unkeyable(path, value, f"hash() failed: {type(error).__name__}") from None
+        self.tokens += (kind, value)
+        state = _state(value, kind)
+        if state is None:  # implemented in C: its repr tells Decimal("1.0") from Decimal("1")
+            try:
+                self.tokens.append(repr(value))
+            except Exception as error:
+                reason = f"repr() failed: {type(error).__name__}"
+                raise Unkeyable(path, value, reason) from None
+            return
+        mark, targets = len(self.tokens), len(self.targets)
+        try:
+            self._named(state, path)
+        except Unkeyable:
+            # It holds what can change. Of a library's own types (meshes, shardings, filters), the
+            # equality is to be trusted; of any other, only the same object is the same.
+            del self.tokens[mark:], self.targets[targets:]
+            if kind.__module__.partition(".")[0] not in _TRUSTED:
+                self.tokens.append(Identity(value))
+
+
+_TRUSTED: Final = frozenset({"jax", "jaxlib", "numpy", "flax", *sys.stdlib_module_names})
+
+
+def _is_numpy_scalar(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    generic = getattr(numpy, "generic", None)
+    return generic is not None and isinstance(value, generic)
+
+
+def _state(value: object, kind: type) -> dict[str, Any] | None:
+    """The attributes of an instance by name, or None where Python code cannot list them."""
+    if attrs.has(kind):
+        # eq=False fields are left out by the class itself: they do not make it another value.
+        names = [a.name for a in attrs.fields(kind) if a.eq]
+    elif dataclasses.is_dataclass(kind):
+        names = [f.name for f in dataclasses.fields(kind) if f.compare]
+    else:
+        names = []
+        for base in kind.__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            names += [slots] if isinstance(slots, str) else list(slots)
+        names = [name for name in names if name not in ("__dict__", "__weakref__")]
+        namespace = getattr(value, "__dict__", None)
+        if namespace is None and not names:
+            return None
+        names += list(namespace or ())
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def key_of(items: Iterable[tuple[str, Any]]) -> tuple[Key, list[Any]]:
+    """The key of named arguments, and the callables in it.
+
+    Args:
+        items: pairs of a parameter's name and the argument bound to it, in a fixed order.
+
+    Returns:
+        The key, and the targets in the order of their tokens. A target's token is its ``id``, so
+        whoever compares keys must also compare the targets with ``is``.
+
+    Raises:
+        Unkeyable: one of the arguments cannot be part of a key.
+
+    Example:
+        >>> one, _ = key_of([("x", 1), ("y", (True, None))])
+        >>> other, _ = key_of([("x", 1.0), ("y", (True, None))])
+        >>> one == other
+        False
+    """
+    walk = _Walk()
+    for path, value in items:
+        walk.add(value, path)
+    return tuple(walk.tokens), walk.targets
+
+
+def rebuild(value: Any, substitute: Callable[[Any], Any]) -> Any:
+    """A copy of an argument, with each callable in it replaced by ``substitute(callable)``.
+
+    Partials are always copied: JAX may have seen the user's own, and a table must not keep it
+    alive (L5). Tuples and frozensets are copied only where a callable in them changed.
+    """
+    kind = type(value)
+    if isinstance(value, functools.partial) and is_partial(value):
+        copy = kind(
+            rebuild(value.func, substitute),
+            *(rebuild(item, substitute) for item in value.args),
+            **{name: rebuild(item, substitute) for name, item in value.keywords.items()},
+        )
+        vars(copy).update({n: v for n, v in vars(value).items() if n != STORE_ATTRIBUTE})
+        return copy
+    if kind is tuple or (isinstance(value, tuple) and hasattr(kind, "_make")):
+        items = [rebuild(item, substitute) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return tuple(items) if kind is tuple else kind._make(items)
+    if kind is frozenset:
+        items = [rebuild(item, substitute) for item in value if is_function_like(item)]
+        rest = frozenset(item for item in value if not is_function_like(item))
+        return rest.union(items) if items else value
+    if is_function_like(value):
+        return substitute(value)
+    return value
+
+
+class Binder:
+    """Matches arguments to parameters as Python does (I2), at the price of a dict look-up for each.
+
+    Signatures with ``*args`` or ``**kwargs`` take ``inspect.Signature.bind``, which is slower.
+    """
+
+    __slots__ = ("_defaults", "_positional", "_positional_only", "_signature", "arity", "names")
+
+    def __init__(self, signature: inspect.Signature | None) -> None:
+        parameters = list(signature.parameters.values()) if signature else []
+        self._signature = signature
+        #: The parameters' names, or None where a call decides how many there are.
+        self.names: tuple[str, ...] | None = tuple(p.name for p in parameters)
+        if signature is None or any(p.kind in _VARIADIC for p in parameters):
+            self.names = None
+        positional = [p for p in parameters if p.kind in _POSITIONAL]
+        self._positional = len(positional)
+        self._positional_only = sum(p.kind is p.POSITIONAL_ONLY for p in positional)
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        #: How many positional arguments leave nothing to be bound; -1 where it takes keywords.
+        self.arity = len(parameters) if self.names and parameters == positional else -1
+
+    def bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Iterable[str], tuple[Any, ...]] | None:
+        """The parameters' names and the arguments, defaults included; None for a wrong call."""
+        names = self.names
+        if names is None:
+            return self._bind_slowly(args, kwargs)
+        given = len(args)
+        if given > self._positional:
+            return None
+        values = list(args)
+        used = 0
+        for i in range(given, len(names)):
+            name = names[i]
+            if i >= self._positional_only and name in kwargs:
+                values.append(kwargs[name])
+                used += 1
+            elif name in self._defaults:
+                values.append(self._defaults[name])
+            else:
+                return None
+        return (names, tuple(values)) if used == len(kwargs) else None
+
+    def _bind_slowly(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Iterable[str], tuple[Any, ...]] | None:
+        if self._signature is None:
+            return ("args", *sorted(kwargs)), (args, *(kwargs[name] for name in sorted(kwargs)))
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:
+            return None
+        bound.apply_defaults()
+        names: list[str] = []
+        values: list[Any] = []
+        for name, parameter in self._signature.parameters.items():
+            value = bound.arguments[name]
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                names.append(name)
+                values.append(value)
+                continue
+            for keyword in sorted(value):  # each as two: its name is part of the key
+                names += (name, f"{name}[{keyword!r}]")
+                values += (keyword, value[keyword])
+        return names, tuple(values)
+
+
+_POSITIONAL: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -1,0 +1,491 @@
+"""Who keeps a wrapper alive (laws L1 to L5, C1, C2).
+
+A wrapper refers to its callable, so no table may refer to the wrapper for longer than the callable
+lives. CPython has no ephemerons; two mechanisms take their place:
+
+- A plain Python function carries its :class:`Store` itself, in one private attribute. Function,
+  store, entry and wrapper form a cycle, which the collector frees as a whole.
+- Anything else has no safe place for an attribute (L4). Its store sits in a registry under its
+  ``id`` and dies by a weakref callback, and the factory gets a :class:`Forward` in its place,
+  whose reference to the callable is strong while anybody holds the wrapper, and weak from the
+  next collection on once only the table does.
+
+Of several callables in one call, the first plain function carries the store and is given as it
+is; the others are forwarded, and the entry goes with the first of them that dies.
+No foreign code runs under a lock here. Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import itertools
+import operator
+import os
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from fnintern.keys import STORE_ATTRIBUTE, Key, importable, rebuild
+
+__all__ = ["Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
+
+_FunctionType: Final = types.FunctionType
+
+
+class Token:
+    """One generation of one factory's entries. Its end removes them, wherever they sit."""
+
+    __slots__ = ("__weakref__", "_stores", "constants", "maxsize", "number")
+
+    #: Numbers are never used twice, unlike ids.
+    _numbers = itertools.count()
+
+    def __init__(self, maxsize: int | None) -> None:
+        self.maxsize = maxsize
+        self.number = next(self._numbers)
+        self._stores: weakref.WeakValueDictionary[int, Store] = weakref.WeakValueDictionary()
+        #: For calls without a callable argument.
+        self.constants = Store(None)
+
+    def install(self, store: Store, key: Key, entry: Entry) -> Entry:
+        """Puts ``entry`` into ``store``, or returns the one another thread put first (C1)."""
+        winner = store.entries.setdefault(key, entry)
+        if winner is entry:
+            entry.key = key
+            entry.store = weakref.ref(store)
+            self._stores[id(store)] = store
+            if self.maxsize is not None:
+                keys = self._keys_in(store)
+                for oldest in keys[: max(0, len(keys) - self.maxsize)]:
+                    store.entries.pop(oldest, None)
+        return winner
+
+    def _keys_in(self, store: Store) -> list[Key]:
+        return [key for key in list(store.entries) if key[0] == self.number]
+
+    def _keys(self) -> list[tuple[Store, Key]]:
+        # valuerefs() copies in one step, so that other threads may add stores meanwhile.
+        stores = [store for ref in self._stores.valuerefs() if (store := ref()) is not None]
+        return [(store, key) for store in stores for key in self._keys_in(store)]
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def __del__(self) -> None:
+        for store, key in self._keys():
+            store.entries.pop(key, None)
+
+
+class Entry:
+    """A wrapper in a table, with weak references to what it was made for.
+
+    Who holds whom: table -> entry -> wrapper -> forwards; forwards -> targets weakly at rest.
+    """
+
+    __slots__ = (
+        "__weakref__", "_counts", "forwards", "key", "refs", "store", "wrapper",
+    )  # fmt: skip
+
+    def __init__(
+        self, wrapper: Any, targets: list[Any], owner: Any, forwards: tuple[Forward, ...]
+    ) -> None:
+        self.wrapper = wrapper
+        self.forwards = forwards
+        self.store: weakref.ref[Store] | None = None
+        self.key: Key = ()
+        # The owner's death takes the whole store along; the others need a callback each.
+        self.refs = tuple(weakref.ref(t) if t is owner else _TargetRef(t, self) for t in targets)
+        self._counts: tuple[int, list[int]] = _NO_COUNTS
+
+    def settle(self) -> None:
+        """Notes how many references there are while nobody but the table holds the wrapper.
+
+        To be called where no local variable holds the wrapper or a forward.
+        """
+        if self.forwards:
+            self_held = _references_inside(self.wrapper)
+            self_held += sum(forward is self.wrapper for forward in self.forwards)
+            self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
+            _fresh[id(self)] = self
+            _watch_collections()
+
+    def matches(self, targets: list[Any]) -> bool:
+        """Whether the callables are still, object by object, the ones of this entry (I4)."""
+        for ref, target in zip(self.refs, targets, strict=True):
+            if ref() is not target:
+                return False
+        return True
+
+    def discard(self) -> None:
+        """Removes the entry from its store, unless another one has taken its place."""
+        store = self.store() if self.store is not None else None
+        if store is not None and store.entries.get(self.key) is self:
+            store.entries.pop(self.key, None)
+
+    def hold(self) -> None:
+        """Makes the forwards strong, since the wrapper is about to be handed out (L2).
+
+        The caller must already hold the wrapper, and the callables, in local variables:
+        :func:`demote` looks at reference counts, and may run between any two bytecodes.
+        """
+        if self.forwards:
+            for forward in self.forwards:
+                _hold(forward)
+            _fresh[id(self)] = self
+
+    def idle(self) -> bool:
+        """Whether nobody but the table holds the wrapper, or one of its forwards."""
+        wrapper_count, forward_counts = self._counts
+        now = _counts_of(self.forwards)
+        if all(count <= _ONE_FORWARD for count in now):  # not even the wrapper does
+            return True
+        return sys.getrefcount(self.wrapper) <= wrapper_count and all(
+            map(operator.le, now, forward_counts)
+        )
+
+    def demote(self) -> bool:
+        """Makes the forwards weak if the wrapper is idle; says whether it was."""
+        if not self.idle():
+            return False
+        # Another thread may take a hit at any bytecode here: it holds the wrapper before it makes
+        # the forwards strong, so a second look at the counts sees it, and undoes this.
+        # (The loops are in functions of their own: their variables count as references.)
+        kept = list(map(_weaken, self.forwards))
+        if self.idle():
+            return True
+        list(map(_strengthen, self.forwards, kept))
+        return False
+
+
+_NO_COUNTS: Final[tuple[int, list[int]]] = (0, [])
+
+
+class _TargetRef(weakref.ref[Any]):
+    """Weak reference to a callable of an entry; takes the entry along when the callable dies."""
+
+    __slots__ = ("entry",)
+    entry: weakref.ref[Entry]
+
+    def __new__(cls, target: Any, entry: Entry) -> _TargetRef:
+        self = super().__new__(cls, target, _drop_entry)
+        self.entry = weakref.ref(entry)
+        return self
+
+    def __init__(self, target: Any, entry: Entry) -> None:
+        super().__init__(target, _drop_entry)
+
+
+def _drop_entry(ref: weakref.ref[Any]) -> None:
+    # Module-level: a callback that closes over nothing keeps nothing alive.
+    entry = ref.entry()  # type: ignore[attr-defined]
+    if entry is not None:
+        entry.discard()
+
+
+def _counts_of(forwards: tuple[Forward, ...]) -> list[int]:
+    return [sys.getrefcount(forward) for forward in forwards]
+
+
+def _one_slot() -> int:
+    class Slot:
+        __slots__ = ("wrapper",)
+
+    slot = Slot()
+    slot.wrapper = object()
+    return sys.getrefcount(slot.wrapper)
+
+
+#: What sys.getrefcount says, on this interpreter, of an object that one slot holds,
+_ONE_SLOT: Final = _one_slot()
+#: and what _counts_of says of a forward that only its entry holds.
+_ONE_FORWARD: Final = _counts_of((object(),))[0]  # type: ignore[arg-type]
+
+
+def _references_inside(wrapper: Any, limit: int = 200) -> int:
+    """How often the wrapper is referred to from within itself (a closure over itself, a cycle).
+
+    Bounded: in a wrapper with more than ``limit`` objects inside a reference may be missed, which
+    at worst keeps its callable alive for longer.
+    """
+    if sys.getrefcount(wrapper) <= _ONE_SLOT + 1:  # one more for the parameter
+        return 0
+    count = 0
+    todo: list[Any] = [wrapper]
+    seen = {id(wrapper)}
+    while todo and len(seen) < limit:
+        current = todo.pop()
+        skipped = id(current.__globals__) if isinstance(current, _FunctionType) else None
+        for item in gc.get_referents(current):
+            if item is wrapper:
+                count += 1
+            elif id(item) not in seen and id(item) != skipped and type(item) not in _OUTSIDE:
+                seen.add(id(item))
+                todo.append(item)
+    return count
+
+
+class Forward:
+    """Stands in for a callable inside a wrapper, and looks like it in all that factories ask.
+
+    Calls, attributes, ``isinstance`` and ``inspect.signature`` go to the callable; copies and
+    pickles hold the callable itself. Its own identity is stable, and equal to nothing else (L5).
+    """
+
+    __slots__ = ("__weakref__", "_strong", "_weak")
+
+    def __init__(self, *targets: Any) -> None:
+        """Args: the callable, or the ``__self__`` and ``__func__`` of a bound method."""
+        _SET(self, "_weak", tuple(map(weakref.ref, targets)))
+        _SET(self, "_strong", targets)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        targets = _targets_of(self)
+        if len(targets) == 2:
+            instance, function = targets
+            return function(instance, *args, **kwargs)
+        return targets[0](*args, **kwargs)
+
+    def __getattribute__(self, name: str) -> Any:
+        target = _callable_of(self)
+        if name == "__reduce_ex__":
+            # Unpickles to the callable itself, also where fnintern is not installed.
+            return lambda protocol: (operator.itemgetter(0), ((target,),))
+        if name == "__dict__":
+            # For functools.update_wrapper. An instance's attributes would be kept alive by it.
+            if isinstance(target, (types.MethodType, _FunctionType)):
+                return {n: v for n, v in vars(target).items() if n != STORE_ATTRIBUTE}
+            return {}
+        if name == "__signature__":
+            try:
+                return inspect.signature(target)
+            except (TypeError, ValueError) as error:
+                raise AttributeError(name) from error
+        return getattr(target, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_callable_of(self), name, value)
+
+    def __repr__(self) -> str:
+        return repr(_callable_of(self))
+
+
+_GET: Final = object.__getattribute__
+_SET: Final = object.__setattr__
+_OUTSIDE: Final = frozenset({type, types.ModuleType, types.CodeType, Forward})
+
+
+def _targets_of(forward: Forward) -> tuple[Any, ...]:
+    strong: tuple[Any, ...] | None = _GET(forward, "_strong")
+    if strong is None:
+        strong = tuple(ref() for ref in _GET(forward, "_weak"))
+        if any(target is None for target in strong):
+            raise ReferenceError(
+                "a wrapper was called after its callable had been freed: nothing that Python can "
+                "count referred to the wrapper. Hold the wrapper, or the callable, for as long "
+                "as it is to be called"
+            )
+    return strong
+
+
+def _callable_of(forward: Forward) -> Any:
+    targets = _targets_of(forward)
+    # A bound method is made for the moment: JAX takes equal ones for one key (L5).
+    return types.MethodType(targets[1], targets[0]) if len(targets) == 2 else targets[0]
+
+
+def _hold(forward: Forward) -> None:
+    _strengthen(forward, tuple(ref() for ref in _GET(forward, "_weak")))
+
+
+def _strengthen(forward: Forward, targets: tuple[Any, ...]) -> None:
+    _SET(forward, "_strong", targets)
+
+
+def _weaken(forward: Forward) -> tuple[Any, ...]:
+    targets = _targets_of(forward)
+    _SET(forward, "_strong", None)
+    return targets
+
+
+#: Entries whose forwards are strong: handed out since the last collection, and before it.
+_fresh: dict[int, Entry] = {}
+_old: dict[int, Entry] = {}
+
+
+def demote(everything: bool = True) -> None:
+    """Lets go of the callables of all wrappers that nobody holds any more (L1).
+
+    Runs before each collection of more than the youngest generation. A wrapper that stays held is
+    looked at again only before full collections, so that many of them cost the others nothing.
+    """
+    if everything:
+        for number, entry in list(_old.items()):
+            if entry.demote():
+                _old.pop(number, None)
+    for number, entry in list(_fresh.items()):
+        # Out of the list first: a hit in another thread puts it back in.
+        _fresh.pop(number, None)
+        if not entry.demote():
+            _old[number] = entry
+
+
+def _before_collection(phase: str, info: dict[str, int]) -> None:
+    if phase == "start" and info["generation"] > 0:
+        demote(everything=info["generation"] > 1)
+
+
+def _watch_collections() -> None:
+    if _before_collection not in gc.callbacks:
+        gc.callbacks.append(_before_collection)
+
+
+class Store:
+    """The entries of all factories for one callable, which carries it or has it in the registry."""
+
+    __slots__ = ("__weakref__", "entries", "owner")
+
+    def __init__(self, owner: Any) -> None:
+        #: Checked at every look-up: functools.wraps copies the attribute into other functions.
+        self.owner: weakref.ref[Any] | None
+        if owner is None:
+            self.owner = None
+        else:
+            kind = weakref.ref if type(owner) is _FunctionType else _OwnerRef
+            self.owner = kind(owner)
+        #: Oldest first. A key starts with the number of its factory's token.
+        self.entries: dict[Key, Entry] = {}
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        # A pickle or a copy carries nothing along, and needs no fnintern to be read (L4).
+        return type(None), ()
+
+
+class _OwnerRef(weakref.ref[Any]):
+    """Weak reference to a callable that has a store in the registry."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __new__(cls, owner: Any) -> _OwnerRef:
+        self = super().__new__(cls, owner, _drop_store)
+        self.number = id(owner)
+        return self
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__(owner, _drop_store)
+
+
+def _drop_store(ref: weakref.ref[Any]) -> None:
+    number = ref.number  # type: ignore[attr-defined]
+    store = _registry.get(number)
+    if store is not None and store.owner is ref:
+        _registry.pop(number, None)
+
+
+#: Stores of what cannot carry one, under the id of the owner.
+_registry: dict[int, Store] = {}
+
+#: Only for replacing a store that was copied from another function. Reentrant, since dropping the
+#: old store may run destructors that come back here.
+_replacing = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _replacing
+    _replacing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def store_of(owner: Any) -> Store:
+    """The store of a callable, made where there is none.
+
+    Args:
+        owner: a callable that takes weak references.
+
+    Returns:
+        The store. Threads that race get the same one.
+    """
+    namespace: dict[Any, Any]
+    if type(owner) is _FunctionType:
+        namespace, key = owner.__dict__, STORE_ATTRIBUTE
+    else:
+        namespace, key = _registry, id(owner)
+    store = namespace.get(key)
+    if store is None:
+        store = namespace.setdefault(key, Store(owner))
+    if not owns(store, owner):
+        fresh = Store(owner)
+        with _replacing:
+            store = namespace[key]
+            foreign = store  # dropped after the lock
+            if not owns(store, owner):
+                namespace[key] = store = fresh
+        del foreign
+    return store
+
+
+def owns(store: Any, owner: Any) -> bool:
+    """Whether a store was made for ``owner``, and not copied along from another function."""
+    return type(store) is Store and store.owner is not None and store.owner() is owner
+
+
+def drop_copied_store(wrapper: Any, owner: Any) -> None:
+    """Takes out of a wrapper the store that ``functools.update_wrapper`` copied into it.
+
+    Without this, each wrapper of a wrapper would keep all wrappers of the first function alive.
+    """
+    namespace = getattr(wrapper, "__dict__", None)
+    if type(namespace) is dict:
+        store = namespace.get(STORE_ATTRIBUTE)
+        if type(store) is Store and not owns(store, wrapper):
+            namespace.pop(STORE_ATTRIBUTE, None)
+
+
+def build(
+    factory: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    targets: list[Any],
+    owner: Any,
+) -> Entry:
+    """Calls the factory, with forwards in place of the callables that an entry must not hold.
+
+    Args:
+        factory: what makes the wrapper.
+        args, kwargs: its arguments, spelled as the caller did.
+        targets: the callables in them, as :func:`fnintern.keys.key_of` lists them.
+        owner: the one of them whose store will hold the entry, or None.
+
+    Returns:
+        The entry, not yet in any table.
+
+    Raises:
+        Whatever the factory raises; nothing is stored then (I6).
+    """
+    forwards: dict[tuple[int, ...], Forward] = {}
+
+    def substitute(target: Any) -> Any:
+        if type(target) is types.MethodType:
+            parts: tuple[Any, ...] = (target.__self__, target.__func__)
+        elif (target is owner and type(target) is _FunctionType) or importable(target):
+            # Its module, or the cycle through its own store, is all that keeps it alive.
+            return target
+        else:
+            parts = (target,)
+        key = tuple(map(id, parts))
+        if key not in forwards:
+            forwards[key] = Forward(*parts)
+        return forwards[key]
+
+    wrapper = factory(
+        *(rebuild(value, substitute) for value in args),
+        **{name: rebuild(value, substitute) for name, value in kwargs.items()},
+    )
+    drop_copied_store(wrapper, owner)
+    return Entry(wrapper, targets, owner, tuple(forwards.values()))

@@ -1,0 +1,5 @@
+"""Interning the wrappers of installed libraries, and undoing it. One module per library."""
+
+from fnintern.patches.flax import patch_flax as patch_flax
+from fnintern.patches.patching import Patch as Patch
+from fnintern.patches.patching import patch as patch

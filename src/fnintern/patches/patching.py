@@ -1,0 +1,227 @@
+"""Replaces attributes of modules, all or none of them, and puts back the very objects.
+
+Knows no library: the modules beside it say what to replace. Never imports jax or flax by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from fnintern.interned import By, interned
+
+__all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
+
+PATCHED: Final = "patched"
+ABSENT: Final = "absent in this release"
+REVERTED: Final = "reverted"
+REVERTED_ELSEWHERE: Final = "already reverted by somebody else"
+
+
+@attrs.frozen
+class Site:
+    """One attribute of one module, and how to make what takes its place.
+
+    Attributes:
+        module: the module that looks the attribute up when it runs.
+        name: the attribute.
+        replace: gets the present object and returns the new one.
+    """
+
+    module: types.ModuleType = attrs.field(repr=lambda module: module.__name__)
+    name: str
+    replace: Callable[[Any], Any]
+
+    def __str__(self) -> str:
+        return f"{self.module.__name__}.{self.name}"
+
+
+@attrs.define(eq=False)
+class _Replacement:
+    site: Site
+    found: Any
+    put: Any
+
+    def in_place(self) -> bool:
+        return getattr(self.site.module, self.site.name, None) is self.put
+
+
+class Patch:
+    """What a patch replaced, and the way back. Made by :func:`patch` and ``patch_flax``.
+
+    Leaving a ``with`` block reverts the patch, unless a call outside the block had applied it.
+    """
+
+    def __init__(self, what: object, sites: Sequence[Site]) -> None:
+        self._what = what
+        self._sites = sites
+        self._replacements: list[_Replacement] = []
+        # Calls that returned this patch, and how many of them a `with` has taken over.
+        self._calls = 0
+        self._entered = 0
+        self._depth = 0
+
+    def __repr__(self) -> str:
+        return f"<fnintern.Patch {self.report}>"
+
+    @property
+    def report(self) -> dict[str, str]:
+        """For each wrapper by its full name: ``"patched"``, ``"absent in this release"``,
+        ``"already reverted by somebody else"``, or ``"reverted"`` after :meth:`revert`."""
+        with _lock:
+            active = self in _active
+            by_site = {id(r.site): r for r in self._replacements}
+            report = {}
+            for site in self._sites:
+                replacement = by_site.get(id(site))
+                if replacement is None:
+                    report[str(site)] = ABSENT
+                elif not active:
+                    report[str(site)] = REVERTED
+                else:
+                    report[str(site)] = PATCHED if replacement.in_place() else REVERTED_ELSEWHERE
+            return report
+
+    def revert(self) -> None:
+        """Puts every attribute back, as the identical object. A second call does nothing.
+
+        An attribute that somebody else has replaced since is left to them.
+        """
+        with _lock:
+            if self not in _active:
+                return
+            _active.remove(self)
+            for replacement in reversed(self._replacements):
+                if replacement.in_place():
+                    setattr(replacement.site.module, replacement.site.name, replacement.found)
+                for later in _active:
+                    # A patch made on top of this one goes back to what was there before both.
+                    for other in later._replacements:
+                        if other.found is replacement.put:
+                            other.found = replacement.found
+
+    def __enter__(self) -> Patch:
+        with _lock:
+            self._entered += 1
+            self._depth += 1
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        with _lock:
+            self._depth -= 1
+            if self._depth == 0 and self._entered >= self._calls:
+                self.revert()
+
+
+#: Patches in force, oldest first.
+_active: list[Patch] = []
+_lock: Final = threading.RLock()
+
+
+def apply(what: object, sites: Sequence[Site]) -> Patch:
+    """Replaces the attribute at each site that exists, all or none.
+
+    Args:
+        what: names the patch; while one of the same name is in force, that one is returned.
+        sites: what to replace; a site whose attribute is absent is left out, and reported.
+
+    Returns:
+        The patch.
+
+    Raises:
+        Whatever making a replacement raises; then nothing has been replaced.
+    """
+    with _lock:
+        for patch in _active:
+            if patch._what == what and any(r.in_place() for r in patch._replacements):
+                patch._calls += 1
+                return patch
+        patch = Patch(what, sites)
+        missing = object()
+        for site in sites:
+            found = getattr(site.module, site.name, missing)
+            if found is not missing:
+                patch._replacements.append(_Replacement(site, found, site.replace(_bare(found))))
+        done: list[_Replacement] = []
+        try:
+            for replacement in patch._replacements:
+                done.append(replacement)
+                setattr(replacement.site.module, replacement.site.name, replacement.put)
+        except BaseException:
+            for replacement in reversed(done):
+                setattr(replacement.site.module, replacement.site.name, replacement.found)
+            raise
+        patch._calls = 1
+        _active.append(patch)
+        return patch
+
+
+def _bare(found: Any) -> Any:
+    """What is under the replacements in force, so that a patch never wraps another one's work."""
+    for patch in reversed(_active):
+        for replacement in patch._replacements:
+            if replacement.put is found:
+                found = replacement.found
+    return found
+
+
+def intern_attribute(by: By) -> Callable[[Any], Any]:
+    """How to replace a wrapper factory: by the same, interned."""
+
+    def replace(factory: Any) -> Any:
+        if not isinstance(factory, type):
+            return interned(factory, by=by)
+        # A subclass, since the class itself has to stay as it is for the way back: those who
+        # imported it before still find it in isinstance, and it pickles under the same name.
+        meta = type(factory)
+        namespace = {
+            "__slots__": (),
+            "__module__": factory.__module__,
+            "__qualname__": factory.__qualname__,
+            "__doc__": factory.__doc__,
+        }
+        return interned(meta(factory.__name__, (factory,), namespace), by=by)
+
+    return replace
+
+
+def patch(module: types.ModuleType | str, name: str, *, by: By = "object") -> Patch:
+    """Interns one wrapper factory of any library, where the library looks it up.
+
+    Args:
+        module: the module, or its name, whose global the library calls.
+        name: the global: a function or a class that makes a wrapper from a callable.
+        by: how callables are compared; see :func:`fnintern.interned`.
+
+    Returns:
+        The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
+        force the same call returns the same patch.
+
+    Raises:
+        AttributeError: the module has no such attribute; nothing is changed.
+        TypeError: the attribute is not callable, or is a class that cannot be interned.
+
+    Example:
+        >>> import types, fnintern
+        >>> library = types.ModuleType("library")
+        >>> library.wrap = lambda f: [f]
+        >>> with fnintern.patch(library, "wrap") as patched:
+        ...     print(library.wrap(abs) is library.wrap(abs), patched.report)
+        True {'library.wrap': 'patched'}
+        >>> library.wrap(abs) is library.wrap(abs)
+        False
+    """
+    if isinstance(module, str):
+        module = importlib.import_module(module)
+    if not hasattr(module, name):
+        raise AttributeError(
+            f"module {module.__name__!r} has no attribute {name!r} to patch; name the module "
+            f"whose code looks the wrapper up, and the wrapper's name there"
+        )
+    site = Site(module, name, intern_attribute(by))
+    return apply(("patch", module.__name__, name, by), [site])
