@@ -10,14 +10,14 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 import attrs
 
 from fnintern.explanations import Explanation, Obstacle
-from fnintern.keys import ATOMIC, Binder, Unkeyable, key_of
-from fnintern.lifetime import Token, build, store_of
+from fnintern.keys import ATOMIC, Binder, Unkeyable, key_of, walk
+from fnintern.lifetime import LOST, Token, build, store_of
 
 __all__ = ["CacheInfo", "InternedFunction", "Interner", "cache_clear", "cache_info", "interned"]
 
@@ -97,7 +97,7 @@ class Interner:
         """
         if type(function) is _FunctionType:
             try:
-                store = function.__fnintern__
+                store = function.__fnintern__  # type: ignore[attr-defined]
                 if store.owner() is function:
                     kind = type(other)
                     if kind is bool or kind in ATOMIC:
@@ -110,6 +110,7 @@ class Interner:
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The wrapper for a call, from a table or built now."""
+        names: Iterable[str] | None
         if kwargs or len(args) != self._arity:
             if self._binder is None:
                 self._binder = Binder(self._signature_of())
@@ -132,20 +133,24 @@ class Interner:
     ) -> Any:
         token = self._token
         try:
-            tokens, targets = key_of(zip(names, values, strict=True))
-            owner = _owner_among(targets)
-            if len(targets) == 1 and values[0] is owner:
+            tokens, targets, owner = walk(zip(names, values, strict=True))
+            store = store_of(owner) if targets else token.constants
+            if (
+                len(targets) == 1
+                and values[0] is owner
+                and len(values) == self._arity  # keyword-only, say, must not answer to hit()
+                and not store.lent
+            ):
                 tokens = tokens[2:]  # it says nothing that the store does not
             key = (token.number, *tokens)
-            store = store_of(owner) if targets else token.constants
             entry = store.entries.get(key)
         except Exception:
             # Unkeyable, or the __eq__, __hash__ or __repr__ of an argument failed (I5).
             self._bypassed += 1
             return self._factory(*args, **kwargs)
         if entry is not None:
-            if entry.matches(targets):
-                wrapper = entry.wrapper
+            wrapper = entry.take() if entry.matches(targets) else LOST
+            if wrapper is not LOST:
                 entry.hold()
                 self.hits += 1
                 return wrapper
@@ -153,8 +158,11 @@ class Interner:
         self._misses += 1
         entry = build(self._factory, args, kwargs, targets, owner)
         entry.settle()
+        built = entry.wrapper
         entry = token.install(store, key, entry)
-        wrapper = entry.wrapper
+        wrapper = entry.take()
+        if wrapper is LOST:  # by a collection in another thread, just now
+            return built
         entry.hold()
         return wrapper
 
@@ -178,15 +186,10 @@ class Interner:
             key_of(zip(*bound, strict=True))
         except Unkeyable as error:
             return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+        except Exception as error:  # of an argument's own code, or too deep a recursion
+            obstacle = Obstacle("arguments", "tuple", f"keying failed: {type(error).__name__}")
+            return Explanation(name, interned=False, obstacles=(obstacle,))
         return Explanation(name, interned=True, keyed_by="the identity of the callables")
-
-
-def _owner_among(targets: list[Any]) -> Any:
-    """The callable whose store holds an entry for all of them."""
-    for target in targets:
-        if type(target) is _FunctionType:
-            return target
-    return targets[0] if targets else None
 
 
 _INTERNER: Final = "__fnintern_interner__"
@@ -208,7 +211,7 @@ class InternedMeta(type):
         # Interner.hit once more: calling it would cost a fifth of a hit, and this is the hit.
         if type(function) is _FunctionType and not rest and not kwargs:
             try:
-                store = function.__fnintern__
+                store = function.__fnintern__  # type: ignore[attr-defined]
                 if store.owner() is function:
                     kind = type(other)
                     if kind is bool or kind in ATOMIC:
@@ -258,7 +261,7 @@ def _class_signature(cls: type) -> inspect.Signature | None:
     method: Any
     if cls.__init__ is not object.__init__:  # type: ignore[misc]
         method = cls.__init__  # type: ignore[misc]
-    elif cls.__new__ is not object.__new__:
+    elif cls.__new__ is not object.__new__:  # type: ignore[comparison-overlap]
         method = cls.__new__
     else:
         return inspect.Signature()
@@ -395,7 +398,9 @@ By = Literal["object"]
 
 
 @overload
-def interned(factory: type[T], /, *, by: By = ..., maxsize: int | None = ...) -> type[T]: ...
+def interned(  # type: ignore[overload-overlap]
+    factory: type[T], /, *, by: By = ..., maxsize: int | None = ...
+) -> type[T]: ...
 @overload
 def interned(
     factory: Callable[P, R], /, *, by: By = ..., maxsize: int | None = ...

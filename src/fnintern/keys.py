@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import functools
 import inspect
+import numbers
 import struct
 import sys
 import types
@@ -34,6 +35,7 @@ __all__ = [
     "is_partial",
     "key_of",
     "rebuild",
+    "walk",
 ]
 
 Key = tuple[Any, ...]
@@ -133,11 +135,12 @@ def importable(value: Any) -> bool:
 class _Walk:
     """One pass over the arguments of a call; see :func:`key_of`."""
 
-    __slots__ = ("in_partial", "targets", "tokens")
+    __slots__ = ("in_partial", "owner", "targets", "tokens")
 
     def __init__(self, in_partial: bool = False) -> None:
         self.tokens: list[Any] = []
         self.targets: list[Any] = []
+        self.owner: types.FunctionType | None = None
         self.in_partial = in_partial
 
     def add(self, value: Any, path: str) -> None:
@@ -146,6 +149,8 @@ class _Walk:
         if kind in ATOMIC:
             tokens += (kind, value)
         elif kind is types.FunctionType:
+            if self.owner is None:
+                self.owner = value
             self._target(Marker.CALLABLE, value)
         elif kind is types.MethodType:
             self._method(value, path)
@@ -230,12 +235,14 @@ class _Walk:
             for name, item in zip(names, value, strict=False):
                 self.add(item, f"{path}.{name}" if isinstance(name, str) else f"{path}[{name}]")
         elif _is_numpy_scalar(value):
+            if isinstance(value, sys.modules["numpy"].void):  # a record can be assigned to
+                raise Unkeyable(path, value, "it can change under the key")
             tokens += (kind, value.dtype.str, value.tobytes())
         elif kind.__hash__ is None:
             raise Unkeyable(path, value, "it is unhashable")
         elif hasattr(kind, "__array__") or hasattr(kind, "__jax_array__"):
             raise Unkeyable(path, value, "an array is not hashed by its contents")
-        elif kind.__eq__ is object.__eq__:
+        elif kind.__eq__ is object.__eq__:  # type: ignore[comparison-overlap]
             if self.in_partial and not isinstance(value, types.ModuleType):
                 # The partial is a callable, and nothing it holds may be kept alive (L1).
                 raise Unkeyable(path, value, "only itself is equal to it, and it may be changed")
@@ -248,12 +255,13 @@ class _Walk:
         for item in value:
             walk = _Walk(self.in_partial)
             walk.add(item, f"{path}{{...}}")
-            parts.append((tuple(walk.tokens), walk.targets))
+            parts.append((tuple(walk.tokens), walk))
         # In the order of the keys' hashes, since equal sets iterate in any order.
         parts.sort(key=lambda part: hash(part[0]))
         self.tokens += (frozenset, frozenset(key for key, _ in parts))
-        for _, targets in parts:
-            self.targets += targets
+        for _, walk in parts:
+            self.targets += walk.targets
+            self.owner = self.owner or walk.owner
 
     def _hashable(self, value: Any, kind: type, path: str) -> None:
         """A value with an equality of its own: that equality decides, and then its state has to
@@ -263,6 +271,17 @@ class _Walk:
         except Exception as error:  # a tuple subclass with a list inside, a tracer, ...
             raise Unkeyable(path, value, f"hash() failed: {type(error).__name__}") from None
         self.tokens += (kind, value)
+        # A subclass of a builtin hides a value that its attributes do not show.
+        if isinstance(value, float):
+            self.tokens.append(struct.pack("d", value))
+        elif isinstance(value, complex):
+            self.tokens.append(struct.pack("dd", value.real, value.imag))
+        elif isinstance(value, tuple):
+            self.add(tuple(value), path)
+        elif isinstance(value, frozenset):
+            self._frozenset(value, path)
+        elif isinstance(value, numbers.Number):
+            self.tokens.append(repr(value))
         state = _state(value, kind)
         if state is None:  # implemented in C: its repr tells Decimal("1.0") from Decimal("1")
             try:
@@ -307,7 +326,12 @@ def _state(value: object, kind: type) -> dict[str, Any] | None:
         namespace = getattr(value, "__dict__", None)
         if namespace is None and not names:
             return None
-        names += list(namespace or ())
+        # What a cached_property has computed is no part of the value, and comes in its own time.
+        names += [
+            name
+            for name in namespace or ()
+            if not isinstance(getattr(kind, name, None), functools.cached_property)
+        ]
     return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
@@ -330,10 +354,22 @@ def key_of(items: Iterable[tuple[str, Any]]) -> tuple[Key, list[Any]]:
         >>> one == other
         False
     """
-    walk = _Walk()
+    tokens, targets, _ = walk(items)
+    return tokens, targets
+
+
+def walk(items: Iterable[tuple[str, Any]]) -> tuple[Key, list[Any], Any]:
+    """:func:`key_of`, and the owner: the callable whose store is to hold an entry for all of them.
+
+    That is the first plain function, which carries its store itself, or else the first target. The
+    function of a bound method is none: it is shared by all instances, and the bound (L3) is not.
+    """
+    found = _Walk()
     for path, value in items:
-        walk.add(value, path)
-    return tuple(walk.tokens), walk.targets
+        found.add(value, path)
+    targets = found.targets
+    owner = found.owner or (targets[0] if targets else None)
+    return tuple(found.tokens), targets, owner
 
 
 def rebuild(value: Any, substitute: Callable[[Any], Any]) -> Any:
@@ -349,7 +385,10 @@ def rebuild(value: Any, substitute: Callable[[Any], Any]) -> Any:
             *(rebuild(item, substitute) for item in value.args),
             **{name: rebuild(item, substitute) for name, item in value.keywords.items()},
         )
-        vars(copy).update({n: v for n, v in vars(value).items() if n != STORE_ATTRIBUTE})
+        for name, item in vars(value).items():
+            if name != STORE_ATTRIBUTE:
+                # __wrapped__ too: functools.update_wrapper leaves the user's callable there.
+                vars(copy)[name] = rebuild(item, substitute)
         return copy
     if kind is tuple or (isinstance(value, tuple) and hasattr(kind, "_make")):
         items = [rebuild(item, substitute) for item in value]
@@ -357,9 +396,10 @@ def rebuild(value: Any, substitute: Callable[[Any], Any]) -> Any:
             return value
         return tuple(items) if kind is tuple else kind._make(items)
     if kind is frozenset:
-        items = [rebuild(item, substitute) for item in value if is_function_like(item)]
-        rest = frozenset(item for item in value if not is_function_like(item))
-        return rest.union(items) if items else value
+        items = [rebuild(item, substitute) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return frozenset(items)
     if is_function_like(value):
         return substitute(value)
     return value
@@ -413,15 +453,20 @@ class Binder:
     def _bind_slowly(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Iterable[str], tuple[Any, ...]] | None:
+        names: list[str] = []
+        values: list[Any] = []
         if self._signature is None:
-            return ("args", *sorted(kwargs)), (args, *(kwargs[name] for name in sorted(kwargs)))
+            names.append("args")
+            values.append(args)
+            for name in sorted(kwargs):  # each as two: its name is part of the key
+                names += (name, name)
+                values += (name, kwargs[name])
+            return names, tuple(values)
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError:
             return None
         bound.apply_defaults()
-        names: list[str] = []
-        values: list[Any] = []
         for name, parameter in self._signature.parameters.items():
             value = bound.arguments[name]
             if parameter.kind is not parameter.VAR_KEYWORD:

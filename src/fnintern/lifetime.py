@@ -8,7 +8,8 @@ lives. CPython has no ephemerons; two mechanisms take their place:
 - Anything else has no safe place for an attribute (L4). Its store sits in a registry under its
   ``id`` and dies by a weakref callback, and the factory gets a :class:`Forward` in its place,
   whose reference to the callable is strong while anybody holds the wrapper, and weak from the
-  next collection on once only the table does.
+  next collection on once only the table does. While a full collection runs, it is the table that
+  refers weakly to wrappers in use: callables that hold their own wrapper are freed with it.
 
 Of several callables in one call, the first plain function carries the store and is given as it
 is; the others are forwarded, and the entry goes with the first of them that dies.
@@ -31,9 +32,12 @@ from typing import Any, Final
 
 from fnintern.keys import STORE_ATTRIBUTE, Key, importable, rebuild
 
-__all__ = ["Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
+__all__ = ["LOST", "Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
 
 _FunctionType: Final = types.FunctionType
+
+#: What an entry has in place of its wrapper while it refers to it weakly.
+LOST: Final = object()
 
 
 class Token:
@@ -87,7 +91,8 @@ class Entry:
     """
 
     __slots__ = (
-        "__weakref__", "_counts", "forwards", "key", "refs", "store", "wrapper",
+        "__weakref__", "_counts", "_lent", "_seen", "_weak",
+        "forwards", "key", "refs", "store", "wrapper",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +105,9 @@ class Entry:
         # The owner's death takes the whole store along; the others need a callback each.
         self.refs = tuple(weakref.ref(t) if t is owner else _TargetRef(t, self) for t in targets)
         self._counts: tuple[int, list[int]] = _NO_COUNTS
+        self._seen = -1
+        self._weak: weakref.ref[Any] | None = None
+        self._lent: tuple[weakref.ref[Forward], ...] = ()
 
     def settle(self) -> None:
         """Notes how many references there are while nobody but the table holds the wrapper.
@@ -110,15 +118,22 @@ class Entry:
             self_held = _references_inside(self.wrapper)
             self_held += sum(forward is self.wrapper for forward in self.forwards)
             self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
+            if type(self.wrapper) is _FunctionType:
+                store_of(self.wrapper).lent = True
             _fresh[id(self)] = self
             _watch_collections()
 
     def matches(self, targets: list[Any]) -> bool:
         """Whether the callables are still, object by object, the ones of this entry (I4)."""
-        for ref, target in zip(self.refs, targets, strict=True):
-            if ref() is not target:
-                return False
-        return True
+        return all(ref() is target for ref, target in zip(self.refs, targets, strict=True))
+
+    def take(self) -> Any:
+        """The wrapper, or :data:`LOST` if it died while a collection had made the table weak."""
+        wrapper = self.wrapper
+        if wrapper is LOST and self._weak is not None:
+            wrapper = self._weak()
+            return LOST if wrapper is None else wrapper
+        return wrapper
 
     def discard(self) -> None:
         """Removes the entry from its store, unless another one has taken its place."""
@@ -139,6 +154,8 @@ class Entry:
 
     def idle(self) -> bool:
         """Whether nobody but the table holds the wrapper, or one of its forwards."""
+        if self.wrapper is LOST:
+            return False
         wrapper_count, forward_counts = self._counts
         now = _counts_of(self.forwards)
         if all(count <= _ONE_FORWARD for count in now):  # not even the wrapper does
@@ -160,6 +177,44 @@ class Entry:
         list(map(_strengthen, self.forwards, kept))
         return False
 
+    def recount(self) -> bool:
+        """Whether the wrapper has come to refer to itself since it was made (a cached property);
+        if so, notes it. Looks inside once for each number of references."""
+        now = sys.getrefcount(self.wrapper)
+        if self.wrapper is LOST or now == self._seen:
+            return False
+        self._seen = now
+        count = _ONE_SLOT + _references_inside(self.wrapper)
+        if count <= self._counts[0]:
+            return False
+        self._counts = (count, self._counts[1])
+        return True
+
+    def lend(self) -> bool:
+        """Refers weakly to the wrapper and its strong forwards, until :meth:`retrieve`. Says
+        whether it could: for a wrapper that somebody else holds too, so that it stays."""
+        try:
+            if self._weak is None:
+                self._weak = weakref.ref(self.wrapper)
+        except TypeError:
+            return False
+        self._lent = tuple(map(weakref.ref, self.forwards))
+        self.wrapper = LOST
+        self.forwards = ()
+        return True
+
+    def retrieve(self) -> None:
+        wrapper = self.take()
+        if wrapper is LOST:
+            self.discard()
+            _old.pop(id(self), None)
+        else:
+            counted = zip(map(operator.call, self._lent), self._counts[1], strict=True)
+            alive = [pair for pair in counted if pair[0] is not None]  # the wrapper may drop one
+            self._counts = (self._counts[0], [count for _, count in alive])
+            self.forwards = tuple(forward for forward, _ in alive if forward is not None)
+            self.wrapper = wrapper
+
 
 _NO_COUNTS: Final[tuple[int, list[int]]] = (0, [])
 
@@ -176,7 +231,7 @@ class _TargetRef(weakref.ref[Any]):
         return self
 
     def __init__(self, target: Any, entry: Entry) -> None:
-        super().__init__(target, _drop_entry)
+        super().__init__(target, _drop_entry)  # type: ignore[call-arg]
 
 
 def _drop_entry(ref: weakref.ref[Any]) -> None:
@@ -193,6 +248,7 @@ def _counts_of(forwards: tuple[Forward, ...]) -> list[int]:
 def _one_slot() -> int:
     class Slot:
         __slots__ = ("wrapper",)
+        wrapper: object
 
     slot = Slot()
     slot.wrapper = object()
@@ -218,7 +274,7 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
     seen = {id(wrapper)}
     while todo and len(seen) < limit:
         current = todo.pop()
-        skipped = id(current.__globals__) if isinstance(current, _FunctionType) else None
+        skipped = id(current.__globals__) if type(current) is _FunctionType else None
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
@@ -306,7 +362,9 @@ def _strengthen(forward: Forward, targets: tuple[Any, ...]) -> None:
 
 
 def _weaken(forward: Forward) -> tuple[Any, ...]:
-    targets = _targets_of(forward)
+    targets: tuple[Any, ...] | None = _GET(forward, "_strong")
+    if targets is None:  # weak already, and the callable may be dead
+        return tuple(ref() for ref in _GET(forward, "_weak"))
     _SET(forward, "_strong", None)
     return targets
 
@@ -322,33 +380,50 @@ def demote(everything: bool = True) -> None:
     Runs before each collection of more than the youngest generation. A wrapper that stays held is
     looked at again only before full collections, so that many of them cost the others nothing.
     """
+    held = list(_fresh.items())
     if everything:
-        for number, entry in list(_old.items()):
-            if entry.demote():
-                _old.pop(number, None)
-    for number, entry in list(_fresh.items()):
-        # Out of the list first: a hit in another thread puts it back in.
+        held += list(_old.items())
+    for number, _ in held:
+        # Out of the lists first: a hit in another thread puts it back in.
         _fresh.pop(number, None)
-        if not entry.demote():
-            _old[number] = entry
+        _old.pop(number, None)
+    looked_at = None
+    while looked_at != len(held):  # one that lets go may have held the wrapper of another
+        looked_at = len(held)
+        held = [(number, entry) for number, entry in held if not entry.demote()]
+    if everything:
+        held = [item for item in held if not (item[1].recount() and item[1].demote())]
+    _old.update(held)
 
 
-def _before_collection(phase: str, info: dict[str, int]) -> None:
+#: Entries that a full collection, while it runs, has made to refer weakly to their wrappers.
+_lent: list[Entry] = []
+
+
+def _around_collection(phase: str, info: dict[str, int]) -> None:
     if phase == "start" and info["generation"] > 0:
         demote(everything=info["generation"] > 1)
+        if info["generation"] > 1:
+            _lent.extend(entry for entry in list(_old.values()) if entry.lend())
+    elif phase == "stop":
+        while _lent:
+            _lent.pop().retrieve()
 
 
 def _watch_collections() -> None:
-    if _before_collection not in gc.callbacks:
-        gc.callbacks.append(_before_collection)
+    if _around_collection not in gc.callbacks:
+        gc.callbacks.append(_around_collection)
 
 
 class Store:
     """The entries of all factories for one callable, which carries it or has it in the registry."""
 
-    __slots__ = ("__weakref__", "entries", "owner")
+    __slots__ = ("__weakref__", "entries", "lent", "owner")
 
     def __init__(self, owner: Any) -> None:
+        #: Whether the owner is itself a wrapper around forwards. A wrapper of it then gets a
+        #: forward too: what its own store holds must not count as somebody holding it.
+        self.lent = False
         #: Checked at every look-up: functools.wraps copies the attribute into other functions.
         self.owner: weakref.ref[Any] | None
         if owner is None:
@@ -376,7 +451,7 @@ class _OwnerRef(weakref.ref[Any]):
         return self
 
     def __init__(self, owner: Any) -> None:
-        super().__init__(owner, _drop_store)
+        super().__init__(owner, _drop_store)  # type: ignore[call-arg]
 
 
 def _drop_store(ref: weakref.ref[Any]) -> None:
@@ -412,10 +487,10 @@ def store_of(owner: Any) -> Store:
         The store. Threads that race get the same one.
     """
     namespace: dict[Any, Any]
+    key: Any
+    namespace, key = _registry, id(owner)
     if type(owner) is _FunctionType:
         namespace, key = owner.__dict__, STORE_ATTRIBUTE
-    else:
-        namespace, key = _registry, id(owner)
     store = namespace.get(key)
     if store is None:
         store = namespace.setdefault(key, Store(owner))
@@ -440,7 +515,10 @@ def drop_copied_store(wrapper: Any, owner: Any) -> None:
 
     Without this, each wrapper of a wrapper would keep all wrappers of the first function alive.
     """
-    namespace = getattr(wrapper, "__dict__", None)
+    try:
+        namespace = wrapper.__dict__
+    except Exception:  # any __getattribute__ may have run
+        return
     if type(namespace) is dict:
         store = namespace.get(STORE_ATTRIBUTE)
         if type(store) is Store and not owns(store, wrapper):
@@ -473,14 +551,18 @@ def build(
     def substitute(target: Any) -> Any:
         if type(target) is types.MethodType:
             parts: tuple[Any, ...] = (target.__self__, target.__func__)
-        elif (target is owner and type(target) is _FunctionType) or importable(target):
-            # Its module, or the cycle through its own store, is all that keeps it alive.
-            return target
+        elif target is owner and type(target) is _FunctionType and not store_of(target).lent:
+            return target  # in a cycle through its own store
+        elif type(target) is types.BuiltinFunctionType and importable(target):
+            return target  # its module keeps it alive
         else:
             parts = (target,)
         key = tuple(map(id, parts))
         if key not in forwards:
-            forwards[key] = Forward(*parts)
+            try:
+                forwards[key] = Forward(*parts)
+            except TypeError:  # a ufunc takes no weak reference; see fnintern.keys
+                return target
         return forwards[key]
 
     wrapper = factory(

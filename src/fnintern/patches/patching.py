@@ -6,6 +6,7 @@ Knows no library: the modules beside it say what to replace. Never imports jax o
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import types
 from collections.abc import Callable, Sequence
@@ -48,7 +49,18 @@ class _Replacement:
     put: Any
 
     def in_place(self) -> bool:
+        """Whether the attribute is what this replacement put there."""
         return getattr(self.site.module, self.site.name, None) is self.put
+
+    def in_force(self) -> bool:
+        """Whether it is in place, or under replacements of ours that were made since."""
+        present = getattr(self.site.module, self.site.name, None)
+        for replacement in (r for patch in reversed(_active) for r in patch._replacements):
+            if present is self.put:
+                break
+            if present is replacement.put:
+                present = replacement.found
+        return present is self.put
 
 
 class Patch:
@@ -84,7 +96,7 @@ class Patch:
                 elif not active:
                     report[str(site)] = REVERTED
                 else:
-                    report[str(site)] = PATCHED if replacement.in_place() else REVERTED_ELSEWHERE
+                    report[str(site)] = PATCHED if replacement.in_force() else REVERTED_ELSEWHERE
             return report
 
     def revert(self) -> None:
@@ -120,7 +132,15 @@ class Patch:
 
 #: Patches in force, oldest first.
 _active: list[Patch] = []
-_lock: Final = threading.RLock()
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def apply(what: object, sites: Sequence[Site]) -> Patch:
@@ -138,7 +158,7 @@ def apply(what: object, sites: Sequence[Site]) -> Patch:
     """
     with _lock:
         for patch in _active:
-            if patch._what == what and any(r.in_place() for r in patch._replacements):
+            if patch._what == what and any(r.in_force() for r in patch._replacements):
                 patch._calls += 1
                 return patch
         patch = Patch(what, sites)
@@ -154,6 +174,8 @@ def apply(what: object, sites: Sequence[Site]) -> Patch:
                 setattr(replacement.site.module, replacement.site.name, replacement.put)
         except BaseException:
             for replacement in reversed(done):
+                if not replacement.in_place():
+                    continue  # the one that failed
                 setattr(replacement.site.module, replacement.site.name, replacement.found)
             raise
         patch._calls = 1
