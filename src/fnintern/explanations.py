@@ -27,7 +27,7 @@ class Obstacle:
 
     @classmethod
     def of(cls, error: Unkeyable) -> Obstacle:
-        return cls(error.path, error.type_name, error.reason)
+        return cls(error.path, error.type_name, error.reason, getattr(error, "remedy", ""))
 
     def __str__(self) -> str:
         text = f"{self.path} is a {self.type_name}: {self.reason}"

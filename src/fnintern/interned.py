@@ -90,6 +90,12 @@ class Interner:
         self._names: tuple[str, ...] | None = None
         self.cache_clear()
 
+    def like(
+        self, factory: Callable[..., Any], signature_of: Callable[[], inspect.Signature | None]
+    ) -> Interner:
+        """An empty interner of the same kind for another factory."""
+        return Interner(factory, self._maxsize, signature_of)
+
     def hit(self, function: Any, other: Any) -> Any:
         """The wrapper for the usual call, a plain function and a plain constant; or None.
 
@@ -112,10 +118,7 @@ class Interner:
         """The wrapper for a call, from a table or built now."""
         names: Iterable[str] | None
         if kwargs or len(args) != self._arity:
-            if self._binder is None:
-                self._binder = Binder(self._signature_of())
-                self._arity, self._names = self._binder.arity, self._binder.names
-            bound = self._binder.bind(args, kwargs)
+            bound = self._bind(args, kwargs)
             if bound is None:  # Python's own TypeError, from where it belongs
                 self._bypassed += 1
                 return self._factory(*args, **kwargs)
@@ -127,6 +130,14 @@ class Interner:
         else:
             names, values = self._names, args
         return self._find(names, values, args, kwargs)
+
+    def _bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Iterable[str], tuple[Any, ...]] | None:
+        if self._binder is None:
+            self._binder = Binder(self._signature_of())
+            self._arity, self._names = self._binder.arity, self._binder.names
+        return self._binder.bind(args, kwargs)
 
     def _find(
         self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -203,7 +214,7 @@ class InternedMeta(type):
         # Each class has its own, so that a class and its subclass never share (I4), and a class
         # made anew from a copy of the namespace (attrs, dataclass(slots=True)) gets another.
         inherited = namespace.get(_INTERNER) or _interner_of_bases(bases)
-        _give_interner(cls, inherited._maxsize if inherited is not None else 128)
+        _give_interner(cls, inherited or Interner(cls, 128, lambda: None))
 
     def __call__(
         cls, function: Any = _MISSING, other: Any = _MISSING, /, *rest: Any, **kwargs: Any
@@ -249,9 +260,9 @@ def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
     return None
 
 
-def _give_interner(cls: type, maxsize: int | None) -> None:
+def _give_interner(cls: type, pattern: Interner) -> None:
     make = functools.partial(super(InternedMeta, cls).__call__)  # type: ignore[misc]
-    type.__setattr__(cls, _INTERNER, Interner(make, maxsize, lambda: _class_signature(cls)))
+    type.__setattr__(cls, _INTERNER, pattern.like(make, lambda: _class_signature(cls)))
 
 
 def _class_signature(cls: type) -> inspect.Signature | None:
@@ -301,10 +312,10 @@ def _metaclass_for(kind: type) -> type:
     return found
 
 
-def _intern_class(cls: type[T], maxsize: int | None) -> type[T]:
+def _intern_class(cls: type[T], pattern: Interner) -> type[T]:
     if not isinstance(cls, InternedMeta):
         cls = _recreate(cls)
-    _give_interner(cls, maxsize)
+    _give_interner(cls, pattern)
     return cls
 
 
@@ -363,14 +374,14 @@ def _point_super_at(new: type, old: type) -> None:
                     todo.append(content)
 
 
-def _intern_function(factory: Callable[P, R], maxsize: int | None) -> InternedFunction[P, R]:
+def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunction[P, R]:
     def signature_of() -> inspect.Signature | None:
         try:
             return inspect.signature(factory)
         except (TypeError, ValueError):  # some builtins have none
             return None
 
-    interner = Interner(factory, maxsize, signature_of)
+    interner = pattern.like(factory, signature_of)
     hit, find = interner.hit, interner.find
 
     def interned_factory(
@@ -394,7 +405,7 @@ def _intern_function(factory: Callable[P, R], maxsize: int | None) -> InternedFu
     return cast("InternedFunction[P, R]", interned_factory)
 
 
-By = Literal["object"]
+By = Literal["object", "value"]
 
 
 @overload
@@ -417,6 +428,8 @@ def interned(factory: Any = None, /, *, by: By = "object", maxsize: int | None =
             class is made anew under a metaclass of ours and stays that class in all else.
         by: how callable arguments are compared. ``"object"``: by identity, bound methods by
             ``(__self__, __func__)``, partials by function, arguments and keywords (law I3).
+            ``"value"``: by all that a trace of them could see (laws S1 to S3), so that a lambda
+            made again at each call hits, and a changed capture misses.
         maxsize: how many wrappers to keep for each callable argument, the oldest going first, or
             None for no bound (L3).
 
@@ -443,22 +456,35 @@ def interned(factory: Any = None, /, *, by: By = "object", maxsize: int | None =
         >>> wrap.cache_info()
         CacheInfo(hits=2, misses=2, bypassed=0, currsize=2, maxsize=128)
     """
-    if by != "object":
-        raise ValueError(f"by={by!r} is not known; expected 'object'")
+    if by not in ("object", "value"):
+        raise ValueError(f"by={by!r} is not known; expected 'object' or 'value'")
     if maxsize is not None and (type(maxsize) is not int or maxsize < 1):
         raise ValueError(
             f"maxsize={maxsize!r} is not a bound; expected a positive int, or None for no bound"
         )
     if factory is None:
         return lambda factory: interned(factory, by=by, maxsize=maxsize)
+    return intern_as(factory, _interner_kind(by)(factory, maxsize, lambda: None))
+
+
+def _interner_kind(by: By) -> type[Interner]:
+    if by == "object":
+        return Interner
+    from fnintern.sharing import ValueInterner
+
+    return ValueInterner
+
+
+def intern_as(factory: Any, pattern: Interner) -> Any:
+    """``interned`` with an interner like ``pattern``."""
     if isinstance(factory, type):
-        return _intern_class(factory, maxsize)
+        return _intern_class(factory, pattern)
     if not callable(factory):
         raise TypeError(
             f"interned expects a function, a class or another callable, got {factory!r} of type "
             f"{type(factory).__qualname__}"
         )
-    return _intern_function(factory, maxsize)
+    return _intern_function(factory, pattern)
 
 
 def cache_info(factory: Callable[..., Any]) -> CacheInfo:

@@ -58,6 +58,10 @@ class Marker(enum.Enum):
     CALLABLE = "callable"
     METHOD = "method"
     OBJECT = "object"
+    CODE = "code"
+    LEAF = "leaf"
+    EMPTY = "empty"
+    AGAIN = "again"
 
     # Enum hashes by name in Python code, which a hit would pay for several times.
     __hash__ = object.__hash__

@@ -92,7 +92,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__", "_counts", "_lent", "_seen", "_weak",
-        "forwards", "key", "refs", "store", "wrapper",
+        "forwards", "key", "note", "refs", "store", "wrapper",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,8 @@ class Entry:
         self.forwards = forwards
         self.store: weakref.ref[Store] | None = None
         self.key: Key = ()
+        #: What whoever stored the entry wants to compare at a look-up.
+        self.note: Any = None
         # The owner's death takes the whole store along; the others need a callback each.
         self.refs = tuple(weakref.ref(t) if t is owner else _TargetRef(t, self) for t in targets)
         self._counts: tuple[int, list[int]] = _NO_COUNTS
@@ -278,7 +280,7 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
-            elif id(item) not in seen and id(item) != skipped and type(item) not in _OUTSIDE:
+            elif id(item) not in seen and id(item) != skipped and not issubclass(type(item), _OUTSIDE):
                 seen.add(id(item))
                 todo.append(item)
     return count
@@ -328,10 +330,35 @@ class Forward:
     def __repr__(self) -> str:
         return repr(_callable_of(self))
 
+    def _callable(self) -> Any:
+        targets = _targets_of(self)
+        # A bound method is made for the moment: JAX takes equal ones for one key (L5).
+        return types.MethodType(targets[1], targets[0]) if len(targets) == 2 else targets[0]
+
+    def _renew(self) -> None:
+        """Makes the reference to the callable strong."""
+        _SET(self, "_strong", tuple(ref() for ref in _GET(self, "_weak")))
+
+    def _release(self) -> Any:
+        """Makes it weak; returns what :meth:`_restore` needs."""
+        targets: tuple[Any, ...] | None = _GET(self, "_strong")
+        if targets is None:  # weak already, and the callable may be dead
+            return tuple(ref() for ref in _GET(self, "_weak"))
+        _SET(self, "_strong", None)
+        return targets
+
+    def _restore(self, kept: Any) -> None:
+        _SET(self, "_strong", kept)
+
+
+FREED: Final = (
+    "a wrapper was called after its callable had been freed: nothing that Python can count "
+    "referred to the wrapper. Hold the wrapper, or the callable, for as long as it is to be called"
+)
 
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
-_OUTSIDE: Final = frozenset({type, types.ModuleType, types.CodeType, Forward})
+_OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
 
 
 def _targets_of(forward: Forward) -> tuple[Any, ...]:
@@ -339,34 +366,27 @@ def _targets_of(forward: Forward) -> tuple[Any, ...]:
     if strong is None:
         strong = tuple(ref() for ref in _GET(forward, "_weak"))
         if any(target is None for target in strong):
-            raise ReferenceError(
-                "a wrapper was called after its callable had been freed: nothing that Python can "
-                "count referred to the wrapper. Hold the wrapper, or the callable, for as long "
-                "as it is to be called"
-            )
+            raise ReferenceError(FREED)
     return strong
 
 
+# An instance's attributes are those of its callable: what is the forward's own goes by the class.
+
+
 def _callable_of(forward: Forward) -> Any:
-    targets = _targets_of(forward)
-    # A bound method is made for the moment: JAX takes equal ones for one key (L5).
-    return types.MethodType(targets[1], targets[0]) if len(targets) == 2 else targets[0]
+    return type(forward)._callable(forward)
 
 
 def _hold(forward: Forward) -> None:
-    _strengthen(forward, tuple(ref() for ref in _GET(forward, "_weak")))
+    type(forward)._renew(forward)
 
 
-def _strengthen(forward: Forward, targets: tuple[Any, ...]) -> None:
-    _SET(forward, "_strong", targets)
+def _strengthen(forward: Forward, kept: Any) -> None:
+    type(forward)._restore(forward, kept)
 
 
-def _weaken(forward: Forward) -> tuple[Any, ...]:
-    targets: tuple[Any, ...] | None = _GET(forward, "_strong")
-    if targets is None:  # weak already, and the callable may be dead
-        return tuple(ref() for ref in _GET(forward, "_weak"))
-    _SET(forward, "_strong", None)
-    return targets
+def _weaken(forward: Forward) -> Any:
+    return type(forward)._release(forward)
 
 
 #: Entries whose forwards are strong: handed out since the last collection, and before it.

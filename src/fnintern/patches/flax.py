@@ -1,38 +1,66 @@
-"""The wrappers of flax.nnx, in one table, with the releases in which they exist."""
+"""The wrappers of flax.nnx, in one table, and flax's own settings that a trace reads.
+
+The only module that knows flax. What it relies on beyond public names is in the tables below; a
+name that a release does not have is reported as absent.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import Any
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
 
 from fnintern.interned import By
+from fnintern.keys import Key
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
+from fnintern.sharing import Handle, Operation
 
 __all__ = ["patch_flax"]
 
-#: Module of flax.nnx.transforms, the global its code looks up, and the releases that have it.
-WRAPPERS = (
-    ("transforms", "SimpleCondFn", "0.12.6 and later"),
-    ("general", "merge_inputs", "all"),
+#: Wrappers that are made, called and dropped within one call of a transform:
+#: module of flax.nnx.transforms, name, releases that have it.
+TRANSIENT: Final = (
+    ("transforms", "SimpleCondFn", "0.12.6 and later"),  # cond, switch
+    ("general", "merge_inputs", "all"),  # cond, switch in the default mode
+    ("iteration", "SimpleWhileLoopCondFn", "0.12.6 and later"),
+    ("iteration", "SimpleWhileLoopBodyFn", "0.12.6 and later"),
+    ("iteration", "WhileLoopCondFn", "all"),
+    ("iteration", "WhileLoopBodyFn", "all"),
+    ("iteration", "SimpleForiLoopBodyFn", "0.12.6 and later"),
+    ("iteration", "ForiLoopBodyFn", "all"),
 )
 
-#: flax's own memo, which keeps every function alive and goes stale: its callers get what they
-#: would have had without it. Since 0.12.9.
-MEMOS = (("transforms", "_get_cached_wrapper"),)
+#: Operations of jax to which flax hands a wrapper that somebody may hold, and call later:
+#: module of flax.nnx.transforms, what its code calls, whether the result is held.
+OPERATIONS: Final = (
+    ("compilation", "jit", True),  # jit, jit_partial
+    ("iteration", "pmap", True),
+    ("iteration", "lax.scan", False),  # scan, and what is built on it (RNN)
+    ("autodiff", "checkpoint", True),  # remat
+    ("transforms", "eval_shape", False),
+    ("transforms", "make_jaxpr", True),
+)
+
+#: flax's own memo, which keeps every function alive and goes stale (since 0.12.9). Its callers
+#: get what they would have had without it.
+MEMOS: Final = (("transforms", "_get_cached_wrapper"), ("iteration", "_get_cached_wrapper"))
+
+# Not in the tables, since they trace nothing that jax would find again: vmap, grad,
+# value_and_grad, vjp and jvp; custom_vjp, whose objects are changed by defvjp; checkify and
+# shard_map, which trace at each call even when they are applied once.
 
 
-def _without_memo(memo: Any) -> Any:
-    def _get_cached_wrapper(cache: Any, wrapper_type: Any, f: Any, graph: Any) -> Any:
-        return wrapper_type(f, graph=graph)
-
-    return _get_cached_wrapper
-
-
-def patch_flax(*, by: By = "object") -> Patch:
+def patch_flax(*, by: By = "value") -> Patch:
     """Makes the eager transforms of ``flax.nnx`` trace once for the same functions.
 
     Args:
-        by: how functions are compared; see :func:`fnintern.interned`.
+        by: how functions are compared; see :func:`fnintern.interned`. ``"value"`` never changes
+            a result (laws S1 to S3). ``"object"`` takes what a function captures as constant, as
+            ``jax.jit`` does, and covers what a transform makes and drops within one call.
 
     Returns:
         The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
@@ -54,13 +82,128 @@ def patch_flax(*, by: By = "object") -> Patch:
             "patch_flax() needs flax, which could not be imported "
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
-    sites = []
-    for module, name, _ in WRAPPERS:
-        sites.append(Site(_transforms(module), name, intern_attribute(by)))
-    for module, name in MEMOS:
-        sites.append(Site(_transforms(module), name, _without_memo))
+    intern = intern_attribute(by, transient=True, context=_settings)
+    replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
+    sites = [
+        Site(_transforms(module), name, replace.get(name, intern)) for module, name, _ in TRANSIENT
+    ]
+    sites += [Site(_transforms(module), name, _without_memo) for module, name in MEMOS]
+    if by == "value":
+        for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
+            names = {name: held for where, name, held in OPERATIONS if where == module}
+            sites.append(Site(_transforms(module), "jax", _overlay(names)))
     return apply(("flax", by), sites)
 
 
-def _transforms(name: str) -> Any:
+def _transforms(name: str) -> types.ModuleType:
     return importlib.import_module(f"flax.nnx.transforms.{name}")
+
+
+def _within_cond(merge_inputs: Any, interned: Any) -> Any:
+    """``merge_inputs``, interned where ``cond`` and ``switch`` call it. Elsewhere its result may be
+    held, and a shared one would then be of the state in which it was made."""
+
+    @functools.wraps(merge_inputs)
+    def merge(*args: Any, **kwargs: Any) -> Any:
+        if args and kwargs.get("ctxtag") in ("cond", "switch"):
+            return interned(*args, **kwargs)
+        return merge_inputs(*args, **kwargs)
+
+    return merge
+
+
+def _without_memo(memo: Any) -> Any:
+    def _get_cached_wrapper(cache: Any, wrapper_type: Any, f: Any, graph: Any) -> Any:
+        return wrapper_type(f, graph=graph)
+
+    return _get_cached_wrapper
+
+
+def _settings() -> Key:
+    """What a trace reads of flax, and jax does not have in its key."""
+    variablelib = sys.modules["flax.nnx.variablelib"]
+    graphlib = sys.modules["flax.nnx.graphlib"]
+    tokens: list[Any] = []
+    for module, name in (
+        (graphlib, "set_graph_mode"),
+        (graphlib, "set_graph_updates"),
+        (variablelib, "use_eager_sharding"),
+    ):
+        setting = getattr(module, name, None)
+        tokens.append(setting.current_value() if setting is not None else None)
+    context = getattr(variablelib, "VARIABLE_CONTEXT", None)
+    for stack in ("variable_hijax_stack", "variable_ref_stack"):
+        values = getattr(context, stack, None)
+        tokens.append(values[-1] if values else None)
+    spmd = sys.modules.get("flax.core.spmd")
+    tokens.append(repr(spmd.get_logical_axis_rules()) if spmd is not None else None)
+    config = sys.modules["flax.configurations"].config
+    tokens += getattr(config, "_values", {}).values()
+    linen = sys.modules.get("flax.linen.module")
+    if getattr(getattr(linen, "_context", None), "interceptor_stack", None):
+        tokens.append(object())  # a method interceptor may do anything: nothing is equal
+    return tuple(tokens)
+
+
+class _Overlay(types.ModuleType):
+    """A module with some names replaced, as the code of one other module sees it."""
+
+    def __init__(self, module: types.ModuleType, names: dict[str, Any]) -> None:
+        super().__init__(module.__name__, module.__doc__)
+        self.__dict__.update(names, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_module"], name)
+
+
+def _overlay(names: dict[str, bool]) -> Callable[[Any], Any]:
+    """How to replace ``jax`` in a module of flax: by the same, with some operations shared."""
+
+    def replace(jax: types.ModuleType) -> types.ModuleType:
+        top: dict[str, Any] = {}
+        nested: dict[str, dict[str, Any]] = {}
+        for name, held in names.items():
+            path, _, last = name.rpartition(".")
+            module = getattr(jax, path) if path else jax
+            made = _held(module, last) if held else _immediate(module, last)
+            (nested.setdefault(path, {}) if path else top)[last] = made
+        for path, inner in nested.items():
+            top[path] = _Overlay(getattr(jax, path), inner)
+        return _Overlay(jax, top)
+
+    return replace
+
+
+def _held(module: types.ModuleType, name: str) -> Callable[..., Any]:
+    """An operation whose result is called later: the state of the function counts then."""
+
+    def make(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(module, name)(function, *args, **kwargs)
+
+    operation = Operation(make, _settings)
+
+    def apply_operation(function: Any, *args: Any, **kwargs: Any) -> Any:
+        return Handle(operation, function, make(function, *args, **kwargs), args, kwargs)
+
+    return apply_operation
+
+
+def _immediate(module: types.ModuleType, name: str) -> Callable[..., Any]:
+    """An operation that calls its function at once. Whoever holds the function (the result of
+    ``nnx.scan``) and calls again gets the same program, as without the patch."""
+    operation = Operation(lambda function: function, _settings)
+    handles: dict[int, tuple[weakref.ref[Any], Handle]] = {}
+
+    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+        number = id(function)
+        ref, handle = handles.get(number, (None, None))
+        if ref is None or handle is None or ref() is not function:
+            handle = Handle(operation, None, None)
+            try:
+                handles[number] = weakref.ref(function, lambda _: handles.pop(number, None)), handle
+            except TypeError:
+                pass
+        with handle.lent(function, function) as shared:
+            return getattr(module, name)(shared, *args, **kwargs)
+
+    return run

@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.interned import By, interned
+from fnintern.interned import By, Interner, intern_as
+from fnintern.keys import Key
+from fnintern.sharing import ValueInterner
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
 
@@ -192,12 +194,25 @@ def _bare(found: Any) -> Any:
     return found
 
 
-def intern_attribute(by: By) -> Callable[[Any], Any]:
-    """How to replace a wrapper factory: by the same, interned."""
+def intern_attribute(
+    by: By, *, transient: bool = False, context: Callable[[], Key] = tuple
+) -> Callable[[Any], Any]:
+    """How to replace a wrapper factory: by the same, interned.
+
+    Args:
+        by: how callables are compared.
+        transient: the library makes the wrapper, calls it and drops it, all within one call.
+        context: settings of the library that a trace reads, as part of the key.
+    """
+
+    def pattern(factory: Any) -> Interner:
+        if by == "object":
+            return Interner(factory, 128, lambda: None)
+        return ValueInterner(factory, 128, lambda: None, transient=transient, context=context)
 
     def replace(factory: Any) -> Any:
         if not isinstance(factory, type):
-            return interned(factory, by=by)
+            return intern_as(factory, pattern(factory))
         # A subclass, since the class itself has to stay as it is for the way back: those who
         # imported it before still find it in isinstance, and it pickles under the same name.
         meta = type(factory)
@@ -207,12 +222,13 @@ def intern_attribute(by: By) -> Callable[[Any], Any]:
             "__qualname__": factory.__qualname__,
             "__doc__": factory.__doc__,
         }
-        return interned(meta(factory.__name__, (factory,), namespace), by=by)
+        subclass = meta(factory.__name__, (factory,), namespace)
+        return intern_as(subclass, pattern(factory))
 
     return replace
 
 
-def patch(module: types.ModuleType | str, name: str, *, by: By = "object") -> Patch:
+def patch(module: types.ModuleType | str, name: str, *, by: By = "value") -> Patch:
     """Interns one wrapper factory of any library, where the library looks it up.
 
     Args:

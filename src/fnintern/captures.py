@@ -1,0 +1,811 @@
+"""What a function can see, split into a strict key and leaves, or refused (laws S1, S2).
+
+:func:`freeze` walks everything a fresh trace of a function could read: its code, closure cells,
+defaults, attributes, ``__self__``, partial arguments, the globals that its code loads, attributes
+read off modules and classes, and the same again for each Python function of the user's reached
+that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which whoever
+stores the key refers to weakly and compares with ``is``. So a stored key keeps nothing alive.
+
+The key is computed anew at every call and cannot go stale; only what depends on a code object
+alone is remembered, in :mod:`fnintern.code`. Code of installed libraries is not followed: a library
+function is what it is, closed over what it is closed over.
+Never imports jax or flax; it only recognises their types where the user's program has imported them.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import datetime
+import decimal
+import enum
+import fractions
+import functools
+import logging
+import pathlib
+import re
+import struct
+import sys
+import types
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from fnintern.code import CodeFacts, facts_of, is_library_code, is_library_module
+from fnintern.keys import (
+    ATOMIC,
+    STORE_ATTRIBUTE,
+    Identity,
+    Key,
+    Marker,
+    Unkeyable,
+    importable,
+    is_partial,
+)
+
+__all__ = ["Frozen", "freeze", "keyed", "stateless"]
+
+T = TypeVar("T")
+
+#: How deep captures may nest before freezing gives up.
+MAX_DEPTH: Final = 40
+#: How many tokens a key may have: a list of a million numbers is data, not configuration.
+MAX_TOKENS: Final = 20_000
+#: The largest NumPy array that becomes part of a key, in bytes. It is compared by its contents.
+MAX_ARRAY_BYTES: Final = 4096
+
+OPERAND: Final = "pass it as an operand"
+MODULE_OPERAND: Final = "pass the module as an operand"
+DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
+
+#: Modules whose functions return something else at each call.
+_IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "secrets", "uuid"})
+_IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
+#: Builtins through which code sees what freezing cannot.
+_BLIND_BUILTINS: Final = frozenset(
+    {"globals", "locals", "vars", "eval", "exec", "open", "input", "__import__"}
+)
+
+_ModuleType: Final = types.ModuleType
+_CODE: Final = Marker.CODE
+_EMPTY: Final = Marker.EMPTY
+_MISSING: Final = object()
+
+
+class Frozen:
+    """What :func:`freeze` found.
+
+    Attributes:
+        key: tokens, hashable and strict; equal for functions that a trace cannot tell apart.
+        targets: the objects whose ids are in the key, in the order of the key.
+        leaves: the arrays and tracers, in the order in which they are met.
+        owner: the first plain function of the user's that was met, or None.
+    """
+
+    __slots__ = ("key", "leaves", "owner", "targets")
+
+    def __init__(
+        self, key: Key, targets: list[Any], leaves: list[Any], owner: Any
+    ) -> None:
+        self.key = key
+        self.targets = targets
+        self.leaves = leaves
+        self.owner = owner
+
+
+class Refused(Unkeyable):
+    """A capture that cannot be split into key and leaves (S2)."""
+
+    def __init__(self, path: str, value: object, reason: str, remedy: str = DECLARE) -> None:
+        super().__init__(path, value, reason)
+        self.remedy = remedy
+
+
+def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
+    """Splits all that functions can see into a key and leaves.
+
+    Args:
+        *values: functions, and whatever else is to be part of the key.
+        names: what to call the values in the path of a refused capture.
+
+    Returns:
+        The key, its targets and the leaves.
+
+    Raises:
+        Refused: a capture is neither constant nor array; it names the capture by its path.
+
+    Example:
+        >>> def make(scale):
+        ...     return lambda x: scale * x
+        >>> freeze(make(2)).key == freeze(make(2)).key
+        True
+        >>> freeze(make(2)).key == freeze(make(2.0)).key
+        False
+    """
+    walk = _Walk()
+    try:
+        for value, name in zip(values, names, strict=True):
+            walk.add(value, name)
+        if walk.classes:
+            walk.visit_classes()
+    except RecursionError:
+        raise Refused(names[0], values[0], "its captures nest too deeply") from None
+    return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner)
+
+
+_Handler = Callable[["_Walk", Any, str], None]
+
+
+class _Walk:
+    """One pass over what some values can see. Paths are spelled as Python would."""
+
+    # Defaults on the class: most walks need few of these, and a walk is part of every hit.
+    leaves: list[Any]
+    owner: Any = None
+    depth = 0
+    #: Attribute names that any code met so far loads, and the classes of the user's that they may
+    #: be loaded from.
+    attributes: tuple[frozenset[str], ...] = ()
+    classes: dict[int, tuple[type, str]] | None = None
+
+    def __init__(self) -> None:
+        self.tokens: list[Any] = []
+        self.targets: list[Any] = []
+        # By id, and kept: what is made for the moment must not lend its id to another.
+        self.seen: dict[int, Any] = {}
+        self.leaves = []
+
+    def add(self, value: Any, path: str) -> None:
+        kind = type(value)
+        if kind in ATOMIC:
+            self.tokens += (kind, value)
+            return
+        handler = _HANDLERS.get(kind)
+        if handler is not None:
+            handler(self, value, path)
+        else:
+            self._other(value, kind, path)
+
+    # -- identity ---------------------------------------------------------------------------
+
+    def _target(self, marker: Any, value: object, path: str) -> None:
+        """Keys ``value`` by what it is. Whoever stores the key compares the target with `is`."""
+        try:
+            weakref.ref(value)
+        except TypeError:
+            if not importable(value):
+                raise Refused(path, value, "it takes no weak reference") from None
+            self.tokens += (marker, Identity(value))  # its module keeps it alive anyway
+        else:
+            self.tokens += (marker, id(value))
+            self.targets.append(value)
+
+    def _met(self, value: object) -> bool:
+        """Whether ``value`` was met before; aliasing and cycles become tokens of their own."""
+        seen = self.seen
+        number = id(value)
+        if number in seen:
+            self.tokens += (Marker.AGAIN, list(seen).index(number))
+            return True
+        seen[number] = value
+        if len(self.tokens) > MAX_TOKENS:
+            raise Refused("f", value, f"its captures have more than {MAX_TOKENS} parts", OPERAND)
+        return False
+
+    def _deeper(self, value: object, path: str) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Refused(path, value, f"captures nest deeper than {MAX_DEPTH}", OPERAND)
+
+    # -- functions --------------------------------------------------------------------------
+
+    def _function(self, value: types.FunctionType, path: str) -> None:
+        if id(value) in _stateless:
+            self._target(Marker.CALLABLE, value, path)
+            return
+        seen = self.seen
+        if id(value) in seen:
+            self._met(value)
+            return
+        seen[id(value)] = value
+        code = value.__code__
+        facts = facts_of(code)
+        namespace = value.__globals__
+        library = facts.library or (facts.generated and is_library_code(code, namespace))
+        if library and importable(value):
+            self._check_pure(value, path)
+            self._target(Marker.CALLABLE, value, path)
+            return
+        tokens = self.tokens
+        # The id of the namespace only tells equal functions of two modules apart; equal contents
+        # of a namespace that took over a freed one's id would be the same in all that counts.
+        tokens += (_CODE, id(code), id(namespace))
+        self.targets.append(code)
+        if value.__name__ != code.co_name:
+            tokens.append(value.__name__)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Refused(path, value, f"captures nest deeper than {MAX_DEPTH}", OPERAND)
+        if value.__closure__ is not None:
+            self._cells(value, facts, path)
+        if value.__defaults__ is not None:
+            tokens.append("defaults")
+            for i, item in enumerate(value.__defaults__):
+                self.add(item, f"{path}.__defaults__[{i}]")
+        if value.__kwdefaults__ is not None:
+            tokens.append("kwdefaults")
+            for name, item in value.__kwdefaults__.items():
+                tokens.append(name)
+                self.add(item, f"{path}.__kwdefaults__[{name!r}]")
+        if value.__dict__:
+            self._attributes(value.__dict__, path)
+        if not library:
+            if self.owner is None:
+                self.owner = value
+            if facts.attributes:
+                self.attributes += (facts.attributes,)
+            self._globals(value, facts, namespace, path)
+        self.depth -= 1
+
+    def _attributes(self, namespace: dict[str, Any], path: str) -> None:
+        for name in sorted(namespace):
+            if name not in _NOT_STATE:
+                self.tokens.append(name)
+                self.add(namespace[name], f"{path}.{name}")
+
+    def _cells(self, value: types.FunctionType, facts: CodeFacts, path: str) -> None:
+        cells: tuple[types.CellType, ...] = value.__closure__ or ()
+        for name, cell in zip(value.__code__.co_freevars, cells, strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:
+                self.tokens.append(_EMPTY)
+                continue
+            kind = type(content)
+            if kind in ATOMIC:
+                self.tokens += (kind, content)
+            elif kind is _ModuleType:
+                self._module(content, facts.chains.get(name, _ESCAPES), f"{path}→{name}")
+            else:
+                self.add(content, f"{path}→{name}")
+
+    def _globals(
+        self, value: types.FunctionType, facts: CodeFacts, namespace: dict[str, Any], path: str
+    ) -> None:
+        tokens = self.tokens
+        for name, chains in facts.globals:
+            content = namespace.get(name, _MISSING)
+            kind = type(content)
+            tokens.append(name)
+            if kind in ATOMIC:
+                tokens += (kind, content)
+            elif kind is _ModuleType:
+                self._module(content, chains, name)
+            elif content is not _MISSING:
+                self.add(content, name)
+            elif name in _BLIND_BUILTINS:
+                raise Refused(path, value, f"it calls {name}()", "name what it reads")
+            else:
+                tokens.append(_EMPTY)  # a builtin, or a NameError to come
+        for module, names in facts.imports:
+            self._import(value, namespace, module, names, path)
+
+    def _import(
+        self,
+        value: Any,
+        namespace: dict[str, Any],
+        name: tuple[str, int],
+        names: tuple[str, ...],
+        path: str,
+    ) -> None:
+        """An import statement inside a function reads modules as they are when it runs."""
+        full, level = name
+        if level:
+            package = str(namespace.get("__package__") or "").split(".")
+            full = ".".join([*package[: len(package) - level + 1], *([full] if full else [])])
+        module = sys.modules.get(full)
+        if full in _IMPURE_MODULES:
+            raise Refused(path, value, f"it imports {full}", OPERAND)
+        if module is None or is_library_module(module):
+            self.tokens += ("import", full, module is None)
+            return
+        if not names:
+            raise Refused(path, value, f"it imports {full}", f"import {full} outside the function")
+        self._module(module, tuple((item,) for item in names), full)
+
+    # -- modules and classes ----------------------------------------------------------------
+
+    def _module(
+        self, module: types.ModuleType, chains: tuple[tuple[str, ...], ...], path: str
+    ) -> None:
+        """A module, and what is read straight off it: ``config.scale``, ``np.random.normal``."""
+        tokens = self.tokens
+        tokens.append(id(module))
+        self.targets.append(module)
+        library = is_library_module(module)
+        if library and module.__name__ in _IMPURE_MODULES:
+            raise Refused(path, module, "it returns something else at each call", OPERAND)
+        for chain in chains:
+            if not chain:
+                if not library:
+                    raise Refused(path, module, "the module is used as a value", OPERAND)
+                continue
+            content = module.__dict__.get(chain[0], _MISSING)
+            kind = type(content)
+            if library and kind in _LIBRARY_FUNCTIONS:  # jnp.sin: the usual case, the short way
+                tokens += (chain, id(content))
+                self.targets.append(content)
+            elif kind in ATOMIC:
+                tokens += (chain, kind, content)
+            else:
+                self._chain(module, chain, path)
+
+    def _chain(self, module: types.ModuleType, chain: tuple[str, ...], path: str) -> None:
+        """What one chain of attributes finds, up to the first that is no module."""
+        for depth, name in enumerate(chain, 1):
+            path = f"{path}.{name}"
+            content = module.__dict__.get(name, _MISSING)
+            library = is_library_module(module)
+            if type(content) is _ModuleType and depth < len(chain):
+                if content.__name__ in _IMPURE_MODULES:
+                    raise Refused(path, content, "it returns something else at each call", OPERAND)
+                module = content
+                continue
+            self.tokens.append(chain)
+            if content is _MISSING:
+                if not library and "__getattr__" in module.__dict__:
+                    raise Refused(path, module, "the module computes it", OPERAND)
+                self.tokens.append(_EMPTY)
+            elif library and callable(content):
+                if _IMPURE_METHODS.intersection(chain[depth:]):
+                    raise Refused(path, content, "it reads the clock", OPERAND)
+                self._target(Marker.CALLABLE, content, path)
+            else:
+                self.add(content, path)
+            return
+
+    def _bare_module(self, module: types.ModuleType, path: str) -> None:
+        self._module(module, _ESCAPES, path)
+
+    def _class(self, value: type, path: str) -> None:
+        self._target(Marker.OBJECT, value, path)
+        if not _is_library_class(value):
+            self.classes = self.classes or {}
+            self.classes.setdefault(id(value), (value, path))
+
+    def visit_classes(self) -> None:
+        """Adds what the code met may read off the classes met, until nothing new turns up.
+
+        Which attribute is read off which object is not known, so every name that any code loads
+        counts for every class of the user's.
+        """
+        done: set[tuple[int, int, str]] = set()
+        seen = -1
+        while seen != len(done):
+            seen = len(done)
+            loaded = frozenset().union(*self.attributes)
+            for number, (kind, path) in list((self.classes or {}).items()):
+                for base in kind.__mro__:
+                    if _is_library_class(base):
+                        continue
+                    for name, content in list(vars(base).items()):
+                        step = (number, id(base), name)
+                        if step not in done and (name in loaded or _is_protocol(name)):
+                            done.add(step)
+                            self.tokens.append(name)
+                            self._class_member(content, f"{path}.{name}")
+
+    def _class_member(self, content: Any, path: str) -> None:
+        if isinstance(content, staticmethod | classmethod):
+            content = content.__func__
+        if isinstance(content, property):
+            for part in (content.fget, content.fset):
+                self.add(part, path)
+        elif isinstance(content, functools.cached_property):
+            self.add(content.func, path)
+        elif isinstance(content, _DESCRIPTORS):
+            self.tokens.append(Marker.OBJECT)  # a slot: its content belongs to the instance
+        else:
+            self.add(content, path)
+
+    # -- other callables --------------------------------------------------------------------
+
+    def _method(self, value: types.MethodType, path: str) -> None:
+        self.tokens.append(Marker.METHOD)
+        self.add(value.__func__, f"{path}.__func__")
+        self.add(value.__self__, f"{path}.__self__")
+
+    def _partial(self, value: functools.partial[Any], path: str) -> None:
+        self.tokens += (type(value), len(value.args), len(value.keywords))
+        self.add(value.func, f"{path}.func")
+        for i, item in enumerate(value.args):
+            self.add(item, f"{path}.args[{i}]")
+        for name in sorted(value.keywords):
+            self.tokens.append(name)
+            self.add(value.keywords[name], f"{path}.keywords[{name!r}]")
+        if vars(value):
+            self._attributes(vars(value), path)
+
+    def _builtin(self, value: types.BuiltinFunctionType, path: str) -> None:
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType | type):
+            self._check_pure(value, path)
+            self._target(Marker.CALLABLE, value, path)
+        else:
+            self.tokens += (Marker.METHOD, value.__name__)
+            self.add(owner, f"{path}.__self__")
+
+    def _check_pure(self, value: Any, path: str) -> None:
+        module = getattr(value, "__module__", None)
+        if module in _IMPURE_MODULES:
+            raise Refused(path, value, f"it belongs to {module}", OPERAND)
+
+    def _lru_cache(self, value: Any, path: str) -> None:
+        self._target(Marker.CALLABLE, value, path)
+        if not self._met(value):
+            self.add(value.__wrapped__, f"{path}.__wrapped__")
+
+    # -- values -----------------------------------------------------------------------------
+
+    def _float(self, value: float, path: str) -> None:
+        self.tokens += (float, struct.pack("d", value))
+
+    def _complex(self, value: complex, path: str) -> None:
+        self.tokens += (complex, struct.pack("dd", value.real, value.imag))
+
+    def _sequence(self, value: Any, path: str) -> None:
+        if self._met(value):
+            return
+        self.tokens += (type(value), len(value))
+        self._deeper(value, path)
+        for i, item in enumerate(value):
+            self.add(item, f"{path}[{i}]")
+        self.depth -= 1
+
+    def _mapping(self, value: Any, path: str) -> None:
+        if self._met(value):
+            return
+        self.tokens += (type(value), len(value))
+        self._deeper(value, path)
+        if type(value) is collections.defaultdict:
+            self.add(value.default_factory, f"{path}.default_factory")
+        for name, item in list(value.items()):
+            self.add(name, f"{path} key")
+            self.add(item, f"{path}[{name!r}]" if type(name) in ATOMIC else f"{path}[...]")
+        self.depth -= 1
+
+    def _set(self, value: Any, path: str) -> None:
+        if self._met(value):
+            return
+        self.tokens += (type(value), len(value))
+        try:
+            items = sorted(value, key=lambda item: (type(item).__name__, hash(item)))
+        except Exception:
+            raise Refused(path, value, "its elements have no order") from None
+        for item in items:
+            self.add(item, f"{path}{{...}}")
+
+    def _bytearray(self, value: bytearray, path: str) -> None:
+        if not self._met(value):
+            self.tokens += (bytearray, bytes(value))
+
+    def _namespace(self, value: Any, path: str) -> None:
+        if not self._met(value):
+            self.tokens += (types.SimpleNamespace, len(vars(value)))
+            self._attributes(vars(value), path)
+
+    def _trusted(self, value: Any, path: str) -> None:
+        """An immutable value of the standard library, of numpy or of jax, by its own equality."""
+        try:
+            hash(value)
+        except Exception as error:
+            raise Refused(path, value, f"hash() failed: {type(error).__name__}") from None
+        self.tokens += (type(value), value, repr(value))
+
+    def _identity(self, value: Any, path: str) -> None:
+        self._target(Marker.OBJECT, value, path)
+
+    def _other(self, value: Any, kind: type, path: str) -> None:
+        """What has no handler by its exact type."""
+        key = _keys.get(kind) or next((_keys[b] for b in kind.__mro__ if b in _keys), None)
+        if key is not None:
+            self.tokens.append(Marker.OBJECT)
+            self._class(kind, path)
+            self.add(key(value), f"key({path})")
+        elif _is_stateless(value):
+            self._target(Marker.OBJECT, value, path)
+        elif isinstance(value, type):
+            self._class(value, path)
+        elif isinstance(value, types.ModuleType):
+            self._bare_module(value, path)
+        elif isinstance(value, functools.partial) and is_partial(value):
+            self._partial(value, path)
+        elif isinstance(value, enum.Enum):
+            self.tokens += (Marker.OBJECT, value.name)
+            self._class(kind, path)
+        elif not self._array(value, kind, path):
+            self._foreign(value, kind, path)
+
+    def _array(self, value: Any, kind: type, path: str) -> bool:
+        """Arrays of jax are leaves, small ones of numpy are part of the key."""
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(value, getattr(jax, "Array", ())):
+            if getattr(value, "is_deleted", bool)():
+                raise Refused(path, value, "the array has been deleted", "keep the array")
+            self.tokens.append(Marker.LEAF)
+            self.leaves.append(value)
+            return True
+        numpy = sys.modules.get("numpy")
+        if numpy is None:
+            return False
+        if isinstance(value, numpy.generic) and kind.__module__.partition(".")[0] != "jax":
+            self._dtype(value.dtype)
+            self.tokens += (kind, value.tobytes())
+        elif kind is numpy.ndarray:
+            if value.nbytes > MAX_ARRAY_BYTES or value.dtype.hasobject:
+                reason = f"a NumPy array of {value.nbytes} bytes, which may be edited in place"
+                raise Refused(path, value, reason, "make it a jax.Array, or an operand")
+            if not self._met(value):
+                self._dtype(value.dtype)
+                self.tokens += (kind, value.shape, value.strides, value.tobytes())
+        elif isinstance(value, numpy.dtype):
+            self._dtype(value)
+        else:
+            return False
+        return True
+
+    def _dtype(self, dtype: Any) -> None:
+        self.tokens += (type(dtype), dtype.str, repr(dtype), id(dtype.type))
+        self.targets.append(dtype.type)
+
+    def _foreign(self, value: Any, kind: type, path: str) -> None:
+        root = kind.__module__.partition(".")[0]
+        if root in ("jax", "jaxlib") and kind.__name__ in _JITTED:
+            # A trace of what calls it takes it as it is cached, and so does a fresh one.
+            self._target(Marker.CALLABLE, value, path)
+        elif _is_reference_state(value):
+            raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
+        elif callable(value) and _is_library_object(value):
+            self._check_pure(value, path)
+            self._target(Marker.CALLABLE, value, path)  # jax.nn.relu, jnp.add
+        elif root in ("jax", "jaxlib", "numpy") and _has_value_equality(kind):
+            self._trusted(value, path)
+        elif root == "jaxlib" or kind is object:  # devices; sentinels
+            self.tokens += (Marker.OBJECT, Identity(value))
+        elif root == "jax" and issubclass(kind, contextlib.ContextDecorator):  # meshes are unique
+            self._target(Marker.OBJECT, value, path)
+        else:
+            self._object(value, kind, path)
+
+    def _object(self, value: Any, kind: type, path: str) -> None:
+        """An instance of a Python class: its attributes, and what its class adds to them."""
+        if self._met(value):
+            return
+        self.tokens.append(Marker.OBJECT)
+        self._class(kind, path)
+        base = next((b for b in _CONTAINERS if issubclass(kind, b)), None)
+        if base is None and _hides_state(kind):
+            raise Refused(path, value, "its contents cannot be read completely")
+        self._deeper(value, path)
+        if base is not None:
+            content = base(value)
+            self.add(content, path)
+        namespace = getattr(value, "__dict__", None)
+        if type(namespace) is dict:
+            self.tokens.append(len(namespace))
+            self._attributes(namespace, path)
+        for name in _slots_of(kind):
+            self.tokens.append(name)
+            try:
+                item = getattr(value, name)
+            except AttributeError:
+                self.tokens.append(_EMPTY)
+            else:
+                self.add(item, f"{path}.{name}")
+        self.depth -= 1
+
+
+#: A module that is used as a value: nothing is read straight off it.
+_ESCAPES: Final[tuple[tuple[str, ...], ...]] = ((),)
+
+#: Attributes that describe a function to people, or are fnintern's own.
+_NOT_STATE: Final = frozenset(
+    {
+        *functools.WRAPPER_ASSIGNMENTS, STORE_ATTRIBUTE, "__signature__", "__dict__",
+        "__weakref__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__",
+        "__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "__orig_bases__",
+        "__parameters__", "__abstractmethods__", "_abc_impl", "__fnintern_interner__",
+    }
+)  # fmt: skip
+
+#: Special methods that only make, print, copy or compare an object as data.
+_NOT_PROTOCOL: Final = _NOT_STATE | frozenset(
+    {
+        "__new__", "__del__", "__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__",
+        "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__init_subclass__",
+        "__class_getitem__", "__replace__", "__sizeof__", "__dir__", "__setattr__", "__delattr__",
+        "__annotate__", "__annotate_func__", "__getnewargs__", "__getnewargs_ex__",
+    }
+)  # fmt: skip
+
+_DESCRIPTORS: Final = (
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+)
+
+#: Names of jax's own callables that cache what they wrap by identity.
+_JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
+
+#: Types of functions that take weak references.
+_LIBRARY_FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
+
+#: Builtin types whose subclasses are read by a copy of the contents.
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
+
+
+def _is_protocol(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in _NOT_PROTOCOL
+
+
+def _is_library_class(kind: type) -> bool:
+    module = sys.modules.get(kind.__module__)
+    return module is not None and is_library_module(module)
+
+
+def _is_library_object(value: Any) -> bool:
+    """Whether an installed library holds ``value`` under its own name, as it holds its functions."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    return module is not None and is_library_module(module) and importable(value)
+
+
+def _has_value_equality(kind: type) -> bool:
+    return (
+        kind.__hash__ is not None
+        and kind.__eq__ is not object.__eq__
+        and not hasattr(kind, "__array__")
+        and not hasattr(kind, "__jax_array__")
+        and (
+            issubclass(kind, contextlib.ContextDecorator)
+            or not any("__call__" in vars(base) for base in kind.__mro__)
+        )
+    )
+
+
+def _is_reference_state(value: Any) -> bool:
+    """Whether flax or jax change it in place: modules, variables, their states, references."""
+    for module, names in _REFERENCE_STATE:
+        loaded = sys.modules.get(module)
+        for name in names:
+            if loaded is not None and isinstance(value, getattr(loaded, name, ())):
+                return True
+    return False
+
+
+_REFERENCE_STATE: Final = (
+    ("flax.nnx", ("Module", "Pytree", "Object", "Variable", "State", "GraphDef")),
+    ("flax.core.scope", ("Scope",)),
+    ("jax", ("Ref",)),
+)
+
+
+def _slots_of(kind: type) -> list[str]:
+    return [
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, types.MemberDescriptorType)
+    ]
+
+
+def _hides_state(kind: type) -> bool:
+    """Whether instances have more in them than Python attributes: anything made in C."""
+    known = object.__basicsize__ + struct.calcsize("P") * (
+        len(_slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    )
+    return kind.__basicsize__ > known or kind.__itemsize__ > 0 or kind is object
+
+
+_HANDLERS: Final[dict[type, _Handler]] = {
+    types.FunctionType: _Walk._function,
+    types.MethodType: _Walk._method,
+    functools.partial: _Walk._partial,
+    types.BuiltinFunctionType: _Walk._builtin,
+    type(functools.lru_cache(lambda: None)): _Walk._lru_cache,
+    float: _Walk._float,
+    complex: _Walk._complex,
+    tuple: _Walk._sequence,
+    list: _Walk._sequence,
+    collections.deque: _Walk._sequence,
+    dict: _Walk._mapping,
+    collections.OrderedDict: _Walk._mapping,
+    collections.defaultdict: _Walk._mapping,
+    types.MappingProxyType: _Walk._mapping,
+    set: _Walk._set,
+    frozenset: _Walk._set,
+    bytearray: _Walk._bytearray,
+    types.SimpleNamespace: _Walk._namespace,
+    type: _Walk._class,
+    Identity: lambda walk, value, path: walk.tokens.append(value),
+    types.ModuleType: _Walk._bare_module,
+    # A logger is written to, and does not tell a trace anything.
+    logging.Logger: _Walk._identity,
+    **dict.fromkeys(
+        (
+            range, slice, re.Pattern, pathlib.PosixPath, pathlib.WindowsPath,
+            pathlib.PurePosixPath, pathlib.PureWindowsPath, decimal.Decimal, fractions.Fraction,
+            datetime.date, datetime.time, datetime.datetime, datetime.timedelta, uuid.UUID,
+        ),
+        _Walk._trusted,
+    ),
+}  # fmt: skip
+
+#: Ids of objects declared free of state, with the weak reference that keeps the id truthful.
+_stateless: dict[int, Any] = {}
+#: Type -> what makes two of its instances the same.
+_keys: weakref.WeakKeyDictionary[type, Callable[[Any], Any]] = weakref.WeakKeyDictionary()
+
+
+def _is_stateless(value: object) -> bool:
+    found = _stateless.get(id(value))
+    return found is not None and found() is value
+
+
+def stateless(x: T) -> T:
+    """Declares ``x`` free of state that matters to a trace: it is what it is, by identity.
+
+    Args:
+        x: a function, class or other object that takes weak references. What it reads, and what
+            its attributes hold, will not be looked at.
+
+    Returns:
+        ``x`` itself, so that it can be used as a decorator.
+
+    Raises:
+        TypeError: ``x`` takes no weak reference.
+
+    Example:
+        >>> import fnintern
+        >>> @fnintern.stateless
+        ... class Tables:
+        ...     pass
+        >>> tables = fnintern.stateless(Tables())
+    """
+    try:
+        number = id(x)
+        _stateless[number] = weakref.ref(x, lambda ref: _stateless.pop(number, None))
+    except TypeError:
+        raise TypeError(
+            f"stateless expects an object that takes weak references, got {x!r} of type "
+            f"{type(x).__qualname__}; declare its type with fnintern.keyed instead"
+        ) from None
+    return x
+
+
+def keyed(type: type[T], key: Callable[[T], Any]) -> None:  # noqa: A002
+    """Says what makes two instances of a class the same to a trace.
+
+    Args:
+        type: the class; subclasses are meant too, unless they are declared themselves.
+        key: called with an instance at each look-up; two are the same if it returns the same, by
+            law I3. Immutable or not, what it returns is read completely.
+
+    Raises:
+        TypeError: ``type`` is not a class, or ``key`` is not callable.
+
+    Example:
+        >>> import fnintern
+        >>> class Tokenizer:
+        ...     def __init__(self, name):
+        ...         self.name, self.cache = name, open
+        >>> fnintern.keyed(Tokenizer, lambda tokenizer: tokenizer.name)
+    """
+    if not isinstance(type, _type):
+        raise TypeError(f"keyed expects a class, got {type!r}")
+    if not callable(key):
+        raise TypeError(f"keyed expects a function of an instance as key, got {key!r}")
+    _keys[type] = key
+
+
+_type: Final = type

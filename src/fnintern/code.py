@@ -1,0 +1,186 @@
+"""What a code object loads: globals, attributes straight off them, imports. Nothing of its values.
+
+The analysis is done once for each code object and released with it.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import site
+import sys
+import sysconfig
+import types
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+__all__ = ["CodeFacts", "facts_of", "is_library_code", "is_library_module"]
+
+Chains = tuple[tuple[str, ...], ...]
+
+
+@attrs.frozen
+class CodeFacts:
+    """What one code object, and all code nested in it, loads.
+
+    Attributes:
+        globals: names of globals, each with the attribute chains read straight off it. An empty
+            chain says that the object itself is used.
+        chains: the same for closure variables.
+        imports: modules imported when the code runs, with their relative level, and the names
+            taken from each.
+        attributes: all attribute names loaded, off whatever object.
+        library: whether the file belongs to an installed library.
+        generated: whether there is no file (``exec``), so that only the namespace can tell.
+    """
+
+    globals: tuple[tuple[str, Chains], ...]
+    chains: dict[str, Chains]
+    imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
+    attributes: frozenset[str]
+    library: bool
+    generated: bool
+
+
+#: Under the id of a code object, with the weak reference that keeps it truthful. A dictionary
+#: keyed by code would hash and compare all constants at each look-up.
+_facts: dict[int, tuple[weakref.ref[types.CodeType], CodeFacts]] = {}
+
+
+def facts_of(code: types.CodeType) -> CodeFacts:
+    """The facts of a code object, from memory where it was analysed before."""
+    found = _facts.get(id(code))
+    if found is not None and found[0]() is code:
+        return found[1]
+    facts = _analyse(code)
+    _facts[id(code)] = (_CodeRef(code), facts)
+    return facts
+
+
+class _CodeRef(weakref.ref[types.CodeType]):
+    __slots__ = ("number",)
+    number: int
+
+    def __new__(cls, code: types.CodeType) -> _CodeRef:
+        self = super().__new__(cls, code, _forget)
+        self.number = id(code)
+        return self
+
+    def __init__(self, code: types.CodeType) -> None:
+        super().__init__(code, _forget)  # type: ignore[call-arg]
+
+
+def _forget(ref: weakref.ref[types.CodeType]) -> None:
+    number = ref.number  # type: ignore[attr-defined]
+    found = _facts.get(number)
+    if found is not None and found[0] is ref:
+        _facts.pop(number, None)
+
+
+_GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_ATTRIBUTE: Final = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
+_SILENT: Final = {"PUSH_NULL", "NOP", "CACHE", "EXTENDED_ARG", "COPY_FREE_VARS"}
+
+
+def _analyse(code: types.CodeType) -> CodeFacts:
+    global_chains: dict[str, dict[tuple[str, ...], None]] = {}
+    closure_chains: dict[str, dict[tuple[str, ...], None]] = {}
+    imports: dict[tuple[str, int], dict[str, None]] = {}
+    attributes: set[str] = set()
+    for part in _nested(code):
+        _scan(part, global_chains, closure_chains, imports, attributes)
+    return CodeFacts(
+        globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
+        chains={name: tuple(chains) for name, chains in closure_chains.items()},
+        imports=tuple((name, tuple(names)) for name, names in imports.items()),
+        attributes=frozenset(attributes),
+        library=_is_library_path(code.co_filename),
+        generated=code.co_filename.startswith("<"),
+    )
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _nested(constant)
+
+
+def _scan(
+    code: types.CodeType,
+    global_chains: dict[str, dict[tuple[str, ...], None]],
+    closure_chains: dict[str, dict[tuple[str, ...], None]],
+    imports: dict[tuple[str, int], dict[str, None]],
+    attributes: set[str],
+) -> None:
+    root: dict[tuple[str, ...], None] | None = None
+    chain: tuple[str, ...] = ()
+    imported: dict[str, None] | None = None
+    constants: list[Any] = []
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name in _SILENT:
+            continue
+        if name in _ATTRIBUTE:
+            attributes.add(instruction.argval)
+            if root is not None:
+                chain = (*chain, instruction.argval)
+                continue
+        if root is not None:
+            root[chain] = None
+            root, chain = None, ()
+        if name in _GLOBAL:
+            root = global_chains.setdefault(instruction.argval, {})
+        elif name in _DEREF:
+            root = closure_chains.setdefault(instruction.argval, {})
+        elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
+            constants.append(instruction.argval)
+        elif name == "IMPORT_NAME":
+            level = constants[-2] if len(constants) >= 2 else 0
+            imported = imports.setdefault((instruction.argval, level), {})
+        elif name == "IMPORT_FROM" and imported is not None:
+            imported[instruction.argval] = None
+    if root is not None:
+        root[chain] = None
+
+
+@functools.cache
+def _library_roots() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    paths = {sysconfig.get_path(name) for name in names}
+    paths |= {*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parent)}
+    return tuple({f"{variant}/" for p in paths if p for variant in (p, str(Path(p).resolve()))})
+
+
+def _is_library_path(path: str) -> bool:
+    return path.startswith(("<frozen ", *_library_roots()))
+
+
+def is_library_code(code: types.CodeType, namespace: dict[str, Any]) -> bool:
+    """Whether generated code runs in the namespace of an installed library."""
+    module = sys.modules.get(str(namespace.get("__name__")))
+    return module is not None and vars(module) is namespace and is_library_module(module)
+
+
+#: Under the id of a module, with the weak reference that keeps it truthful.
+_library_modules: dict[int, tuple[weakref.ref[types.ModuleType], bool]] = {}
+
+
+def is_library_module(module: types.ModuleType) -> bool:
+    """Whether a module belongs to the standard library or to an installed package."""
+    found = _library_modules.get(id(module))
+    if found is not None and found[0]() is module:
+        return found[1]
+    path = getattr(module, "__file__", None)
+    if path is None:
+        # Built into the interpreter, a namespace package, or made by hand: the user's.
+        library = module.__name__ in sys.builtin_module_names
+    else:
+        library = _is_library_path(str(path))
+    _library_modules[id(module)] = (weakref.ref(module), library)
+    return library

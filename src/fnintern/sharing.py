@@ -1,0 +1,436 @@
+"""One stand-in for all functions that are equal by value, and what an operation made of it (S1, S3).
+
+A wrapper that is shared must not hold any one of its functions: it would keep alive what the
+function refers to, and go stale when the function's state changes. It gets a :class:`SharedForward`
+instead, which forwards to the function of whoever is calling now.
+
+An :class:`Operation` makes such wrappers at the moment of the *call*: the state that counts is that
+of the call that traces. Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from fnintern.captures import Frozen, _keys, freeze
+from fnintern.explanations import Explanation, Obstacle
+from fnintern.interned import Interner
+from fnintern.keys import ATOMIC, Identity, Key, Marker, Unkeyable, is_function_like
+from fnintern.lifetime import (
+    FREED,
+    LOST,
+    Entry,
+    Forward,
+    Token,
+    store_of,
+)
+
+__all__ = ["Handle", "Operation", "SharedForward", "ValueInterner", "has_tracer", "key_now"]
+
+_GET: Final = object.__getattribute__
+_SET: Final = object.__setattr__
+
+
+def key_now(function: Any) -> Key | None:
+    """The key of a function as it is now, or None where it is refused."""
+    try:
+        return freeze(function).key
+    except Unkeyable:
+        return None
+
+
+def has_tracer(leaves: list[Any]) -> bool:
+    """Whether one of the arrays belongs to a trace under way, which nothing may outlive (S3)."""
+    jax = sys.modules.get("jax")
+    return jax is not None and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+class SharedForward(Forward):
+    """Stands in for every function of one key: it forwards to the one lent in this thread."""
+
+    __slots__ = ("_entry", "_key", "_lent")
+
+    def __init__(self, key: Key) -> None:
+        """Args: what is equal in all functions that will be lent (:func:`key_now`)."""
+        _SET(self, "_key", key)
+        #: Thread -> what returns the function, and whether its key was computed just now.
+        _SET(self, "_lent", {})
+        _SET(self, "_entry", None)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        # JAX is tracing. The result will serve all equal functions, so it has to come from one.
+        function, checked = SharedForward._current(self)
+        if not checked and key_now(function) != _GET(self, "_key"):
+            SharedForward._unshare(self)
+        result = function(*args, **kwargs)
+        # One whose trace changes what it sees (a counter, a list) is shared with nobody.
+        if key_now(function) != _GET(self, "_key"):
+            SharedForward._unshare(self)
+        return result
+
+    def _current(self) -> tuple[Any, bool]:
+        lent = _GET(self, "_lent")
+        get, checked = lent.get(threading.get_ident()) or (_nothing, False)
+        function = get()
+        if function is None:  # called in a thread that did not ask for the wrapper
+            functions = [function for get, _ in list(lent.values()) if (function := get())]
+            if not functions:
+                raise ReferenceError(FREED)
+            return functions[-1], False
+        return function, checked
+
+    def _unshare(self) -> None:
+        entry = _GET(self, "_entry")
+        entry = entry() if entry is not None else None
+        if entry is not None:
+            entry.discard()
+
+    def _callable(self) -> Any:
+        return SharedForward._current(self)[0]
+
+    def _renew(self) -> None:
+        pass  # lending has done it
+
+    def _release(self) -> Any:
+        kept = dict(_GET(self, "_lent"))
+        _GET(self, "_lent").clear()
+        return kept
+
+    def _restore(self, kept: Any) -> None:
+        for thread, function in kept.items():
+            _GET(self, "_lent").setdefault(thread, function)
+
+
+def _nothing() -> None:
+    return None
+
+
+def belongs_to(forward: SharedForward, entry: Entry) -> None:
+    """Tells a forward which entry to discard when its function turns out not to be shared."""
+    _SET(forward, "_entry", weakref.ref(entry))
+
+
+def lend(
+    forward: SharedForward, function: Any, *, weakly: bool = False, checked: bool = True
+) -> Any:
+    """Makes ``forward`` stand for ``function`` in this thread.
+
+    Args:
+        forward: the stand-in.
+        function: one whose key was that of ``forward`` when the wrapper was asked for.
+        weakly: the caller holds the function for as long as the wrapper is called.
+        checked: whether the key is that of ``forward`` just now.
+
+    Returns:
+        What :func:`take_back` needs.
+    """
+    lent = _GET(forward, "_lent")
+    thread = threading.get_ident()
+    before = lent.get(thread)
+    lent[thread] = (weakref.ref(function) if weakly else lambda: function), checked
+    return before
+
+
+def take_back(forward: SharedForward, before: Any) -> None:
+    """Makes ``forward`` stand for what it stood for before :func:`lend`."""
+    lent = _GET(forward, "_lent")
+    if before is None:
+        lent.pop(threading.get_ident(), None)
+    else:
+        lent[threading.get_ident()] = before
+
+
+def place(
+    number: int, context: Key, options: Callable[[], Frozen], frozen: Frozen
+) -> tuple[Key, list[Any], Any] | None:
+    """Where the entry for a function goes.
+
+    Args:
+        number: of the token.
+        context: what a trace reads besides the function.
+        options: freezes the arguments beside the function; asked only where they are needed alone.
+        frozen: the function, and all arguments beside it.
+
+    Returns:
+        The key, what is verified against it with ``is``, and the owner of the store; or None where
+        the function is to be on its own.
+    """
+    if not frozen.leaves:
+        code = frozen.owner.__code__ if frozen.owner is not None else None
+        return (number, *context, *frozen.key), frozen.targets, code
+    # With arrays by object, and one entry for each function: a past array goes as soon as the
+    # function has got another one. A tracer's function is made anew in the next trace (S3).
+    if frozen.owner is None or has_tracer(frozen.leaves):
+        return None
+    targets = [*frozen.targets, *frozen.leaves, frozen.owner]
+    return (number, Marker.LEAF, *context, *options().key), targets, frozen.owner
+
+
+class ValueInterner(Interner):
+    """Finds or builds the wrapper for a call whose functions are compared by value.
+
+    Args:
+        transient: the callers hold the functions for as long as they call the wrapper, as a
+            library does that makes it, calls it and drops it.
+        context: what a trace reads besides, as part of the key.
+    """
+
+    __slots__ = ("_context", "_transient")
+
+    def __init__(
+        self,
+        factory: Callable[..., Any],
+        maxsize: int | None,
+        signature_of: Callable[[], Any],
+        *,
+        transient: bool = False,
+        context: Callable[[], Key] = tuple,
+    ) -> None:
+        self._transient = transient
+        self._context = context
+        super().__init__(factory, maxsize, signature_of)
+
+    def like(self, factory: Callable[..., Any], signature_of: Callable[[], Any]) -> Interner:
+        return ValueInterner(
+            factory,
+            self._maxsize,
+            signature_of,
+            transient=self._transient,
+            context=self._context,
+        )
+
+    def cache_clear(self) -> None:
+        super().cache_clear()
+        self.number = -1  # nothing of ours is to be found by the short way, which checks no value
+
+    def _find(
+        self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        token = self._token
+        functions = [value for value in values if is_function_like(value)]
+        try:
+            frozen = freeze(*values, names=names)
+            placed = place(
+                token.number, self._context(), lambda: self._options(names, values), frozen
+            )
+            if placed is None or not self._self_contained(names, values):
+                raise Unkeyable("f", None, "it is on its own")
+        except Exception:
+            self._bypassed += 1
+            return self._factory(*args, **kwargs)
+        key, targets, owner = placed
+        store = store_of(owner) if owner is not None else token.constants
+        entry = store.entries.get(key)
+        if entry is not None:
+            wrapper = entry.take() if entry.matches(targets) else LOST
+            made_for: tuple[Key, tuple[SharedForward, ...]] = entry.note
+            if wrapper is not LOST and made_for[0] == frozen.key:
+                self._lend(made_for[1], functions)
+                entry.hold()
+                self.hits += 1
+                return wrapper
+            entry.discard()
+        self._misses += 1
+        forwards = tuple(SharedForward(freeze(function).key) for function in functions)
+        self._lend(forwards, functions)
+        by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}
+        wrapper = self._factory(
+            *(by_id.get(id(value), value) for value in args),
+            **{name: by_id.get(id(value), value) for name, value in kwargs.items()},
+        )
+        entry = Entry(wrapper, targets, owner, () if self._transient else forwards)
+        entry.note = (frozen.key, forwards)
+        del wrapper, by_id, forwards
+        for forward in entry.note[1]:
+            belongs_to(forward, entry)
+            del forward
+        entry.settle()
+        built = entry.wrapper
+        entry = token.install(store, key, entry)
+        wrapper = entry.take()
+        if wrapper is LOST:  # by a collection in another thread, just now
+            return built
+        self._lend(entry.note[1], functions)
+        entry.hold()
+        return wrapper
+
+    def _lend(self, forwards: tuple[SharedForward, ...], functions: list[Any]) -> None:
+        for forward, function in zip(forwards, functions, strict=True):
+            lend(forward, function, weakly=self._transient)
+
+    def _options(self, names: Any, values: tuple[Any, ...]) -> Frozen:
+        rest = [(n, v) for n, v in zip(names, values, strict=True) if not is_function_like(v)]
+        return freeze(*(v for _, v in rest), names=tuple(n for n, _ in rest))
+
+    def _self_contained(self, names: Any, values: tuple[Any, ...]) -> bool:
+        """Whether no argument but the functions themselves holds a function or an array: the
+        wrapper would hold it in turn, and outlive it."""
+        if all(type(value) in ATOMIC or is_function_like(value) for value in values):
+            return True
+        options = self._options(names, values)
+        return options.owner is None and not options.leaves
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        bound = self._bind(args, kwargs)
+        name = getattr(self._factory, "__qualname__", repr(self._factory))
+        if bound is None:
+            return Explanation(name, interned=False)
+        return explain_values(name, *bound)
+
+
+class _Share:
+    """What an operation made of one stand-in."""
+
+    __slots__ = ("forward", "key", "made", "sole")
+
+    def __init__(self, made: Any, forward: SharedForward, key: Key, sole: object) -> None:
+        self.made = made
+        self.forward = forward
+        self.key = key
+        #: The mark of the only handle that ever used it, or None.
+        self.sole = sole
+
+
+class Operation:
+    """A transformation of functions whose results are shared by the value of the function.
+
+    Args:
+        make: gets a function and further arguments, and returns what is to be called.
+        context: what a trace reads besides, as part of the key.
+        maxsize: how many results to keep for each piece of code (L3).
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        context: Callable[[], Key] = tuple,
+        maxsize: int | None = 128,
+    ) -> None:
+        self.make = make
+        self._context = context
+        self._token = Token(maxsize)
+
+    def share(self, handle: Handle, function: Any) -> _Share | None:
+        """The share of ``function`` as it is now, or None where it has to be on its own (S2)."""
+        try:
+            options = freeze(handle.args, handle.kwargs, names=("args", "kwargs"))
+            frozen = freeze(function, handle.args, handle.kwargs, names=("f", "args", "kwargs"))
+        except Unkeyable:
+            return None
+        # The result would hold functions and arrays among the options.
+        placed = place(self._token.number, self._context(), lambda: options, frozen)
+        if placed is None or options.owner is not None or options.leaves:
+            return None
+        key, targets, owner = placed
+        store = store_of(owner) if owner is not None else self._token.constants
+        entry = store.entries.get(key)
+        if entry is not None:
+            share: _Share = entry.wrapper
+            if entry.matches(targets) and share.key == frozen.key:
+                if share.sole is not handle.mark:
+                    share.sole = None
+                return share
+            entry.discard()
+        forward = SharedForward(freeze(function).key)
+        with lent(forward, function):
+            made = self.make(forward, *handle.args, **handle.kwargs)
+        entry = Entry(_Share(made, forward, frozen.key, handle.mark), targets, owner, ())
+        belongs_to(forward, entry)
+        found: _Share = self._token.install(store, key, entry).wrapper
+        if found.sole is not handle.mark:
+            found.sole = None
+        return found
+
+
+@contextlib.contextmanager
+def lent(forward: SharedForward, function: Any, checked: bool = True) -> Iterator[None]:
+    """Makes ``forward`` stand for ``function`` in this thread, for the time of the block."""
+    before = lend(forward, function, checked=checked)
+    try:
+        yield
+    finally:
+        take_back(forward, before)
+
+
+_ALONE: Final = object()
+
+
+class Handle:
+    """The result of applying an operation to one function, as the caller holds it.
+
+    Its first call finds a share by the value of the function at that time. Later calls use the
+    same, as the unpatched result would use its own program; as soon as the function's state has
+    changed while others use the share too, or where it cannot be shared, it is on its own.
+    """
+
+    __slots__ = (
+        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
+    )  # fmt: skip
+
+    def __init__(
+        self, operation: Operation, function: Any, plain: Any, args: Any = (), kwargs: Any = None
+    ) -> None:
+        self._operation = operation
+        self._function = function
+        self._plain = plain
+        self._share: Any = None
+        self.args = args
+        self.kwargs = kwargs or {}
+        self.mark = object()
+
+    @contextlib.contextmanager
+    def lent(self, function: Any, plain: Any) -> Iterator[Any]:
+        """What to call for ``function`` during the block; ``plain`` where it is on its own."""
+        share = self._share
+        if share is _ALONE:
+            yield plain
+            return
+        checked = share is None or share.sole is not self.mark
+        if checked:
+            found = self._operation.share(self, function)
+            if found is None or (share is not None and found is not share):
+                self._share = _ALONE
+                yield plain
+                return
+            share = self._share = found
+        with lent(share.forward, function, checked):
+            yield share.made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.lent(self._function, self._plain) as made:
+            return made(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)
+
+
+# A handle that a function captures is what it was applied to.
+_keys[Handle] = lambda handle: (
+    Identity(handle._operation),
+    handle._function,
+    handle.args,
+    handle.kwargs,
+)
+
+
+def explain_values(name: str, names: Any, values: tuple[Any, ...]) -> Explanation:
+    """How a call would be keyed by value."""
+    try:
+        frozen = freeze(*values, names=tuple(names))
+    except Unkeyable as error:
+        return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+    if not frozen.leaves:
+        return Explanation(name, interned=True, keyed_by="the value of all its captures")
+    return Explanation(
+        name,
+        interned=True,
+        keyed_by=(
+            f"the function object, for as long as its {len(frozen.leaves)} captured arrays are "
+            f"bound to the same objects"
+        ),
+    )
