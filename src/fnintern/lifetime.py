@@ -30,7 +30,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.keys import STORE_ATTRIBUTE, Key, importable, rebuild
+from fnintern.keys import STORE_ATTRIBUTE, Key, importable, is_bound_method, rebuild
 
 __all__ = ["LOST", "Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
 
@@ -120,7 +120,9 @@ class Entry:
             self_held = _references_inside(self.wrapper)
             self_held += sum(forward is self.wrapper for forward in self.forwards)
             self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
-            if type(self.wrapper) is _FunctionType:
+            # Made by the factory just now, and not one that somebody had before.
+            made = sys.getrefcount(self.wrapper) <= self._counts[0]
+            if made and type(self.wrapper) is _FunctionType:
                 store_of(self.wrapper).lent = True
             _fresh[id(self)] = self
             _watch_collections()
@@ -569,7 +571,7 @@ def build(
     forwards: dict[tuple[int, ...], Forward] = {}
 
     def substitute(target: Any) -> Any:
-        if type(target) is types.MethodType:
+        if is_bound_method(target):
             parts: tuple[Any, ...] = (target.__self__, target.__func__)
         elif target is owner and type(target) is _FunctionType and not store_of(target).lent:
             return target  # in a cycle through its own store
