@@ -123,7 +123,7 @@ class Interner:
                 self._bypassed += 1
                 return self._factory(*args, **kwargs)
             names, values = bound
-            if len(values) == 2:
+            if len(values) == 2 and self.number >= 0:
                 wrapper = self.hit(*values)
                 if wrapper is not None:
                     return wrapper
@@ -219,21 +219,20 @@ class InternedMeta(type):
     def __call__(
         cls, function: Any = _MISSING, other: Any = _MISSING, /, *rest: Any, **kwargs: Any
     ) -> Any:
+        interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
         # Interner.hit once more: calling it would cost a fifth of a hit, and this is the hit.
-        if type(function) is _FunctionType and not rest and not kwargs:
+        if interner.number >= 0 and type(function) is _FunctionType and not rest and not kwargs:
             try:
                 store = function.__fnintern__  # type: ignore[attr-defined]
                 if store.owner() is function:
                     kind = type(other)
                     if kind is bool or kind in ATOMIC:
-                        interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
                         wrapper = store.entries[(interner.number, kind, other)].wrapper
                         interner.hits += 1
                         return wrapper
             except (AttributeError, KeyError):
                 pass
-        args = tuple(x for x in (function, other, *rest) if x is not _MISSING)
-        return cls.__fnintern_interner__.find(args, kwargs)  # type: ignore[attr-defined]
+        return interner.find(_given(function, other, rest), kwargs)
 
     @property
     def __signature__(cls) -> inspect.Signature | None:
@@ -251,6 +250,15 @@ class InternedMeta(type):
     def explain(cls, *args: Any, **kwargs: Any) -> Explanation:
         """How this call would be keyed, without making it."""
         return _interner_of(cls).explain(args, kwargs)
+
+
+def _given(function: Any, other: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The positional arguments that were given."""
+    if rest:
+        return (function, other, *rest)
+    if other is not _MISSING:
+        return function, other
+    return () if function is _MISSING else (function,)
 
 
 def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
@@ -387,11 +395,11 @@ def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunc
     def interned_factory(
         function: Any = _MISSING, other: Any = _MISSING, /, *rest: Any, **kwargs: Any
     ) -> Any:
-        if not rest and not kwargs:
+        if not rest and not kwargs and interner.number >= 0:
             wrapper = hit(function, other)
             if wrapper is not None:
                 return wrapper
-        return find(tuple(x for x in (function, other, *rest) if x is not _MISSING), kwargs)
+        return find(_given(function, other, rest), kwargs)
 
     functools.update_wrapper(interned_factory, factory)
     interned_factory.__dict__.pop("__fnintern__", None)

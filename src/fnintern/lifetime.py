@@ -154,7 +154,7 @@ class Entry:
         if self.forwards:
             for forward in self.forwards:
                 _hold(forward)
-            _fresh[id(self)] = self
+            handed_out(self)
 
     def idle(self) -> bool:
         """Whether nobody but the table holds the wrapper, or one of its forwards."""
@@ -396,6 +396,11 @@ _fresh: dict[int, Entry] = {}
 _old: dict[int, Entry] = {}
 
 
+def handed_out(entry: Entry) -> None:
+    """Notes that the forwards of an entry are strong; see :meth:`Entry.hold`."""
+    _fresh[id(entry)] = entry
+
+
 def demote(everything: bool = True) -> None:
     """Lets go of the callables of all wrappers that nobody holds any more (L1).
 
@@ -525,6 +530,12 @@ def store_of(owner: Any) -> Store:
                 namespace[key] = store = fresh
         del foreign
     return store
+
+
+def registered(owner: Any) -> Store | None:
+    """The store in the registry of what is no plain function, if there is one."""
+    store = _registry.get(id(owner))
+    return store if store is not None and owns(store, owner) else None
 
 
 def owns(store: Any, owner: Any) -> bool:
