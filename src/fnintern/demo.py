@@ -307,7 +307,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 def _hits(measured: Measured) -> bool:
-    return not measured.misses and not measured.compilations
+    return measured.misses == 0 and measured.compilations == 0
 
 
 def _verdict(rows: Sequence[Row]) -> str:
@@ -368,7 +368,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 0
     versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
-    print(f"google/flax#5512: {options.calls} eager calls after the first. {versions}.\n")
+    print(f"google/flax#5512: {options.calls} eager calls after the first.\n{versions}\n")
     print(_table(rows))
     print(f"\nlimit: jax.lax.cond or jax.lax.switch with functions that stay.\n{_verdict(rows)}")
     return 0
