@@ -111,7 +111,7 @@ def test_demo_without_flax_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error says what is missing and what to run."""
-    monkeypatch.setattr(demo.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SystemExit) as caught:
         demo.main([])
     assert caught.value.code == 2
