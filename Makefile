@@ -16,10 +16,10 @@ PINS = 'jax>=0.12' 'flax>=0.12.12'
 endif
 
 python = $(VENV)/bin/python
-# The target's own venv is made by `make demo` with less in it, and by the others with more.
+# One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -31,9 +31,15 @@ test: $(stamp)-test
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
 
-lint: $(stamp)-dev
+lint: ruff format mypy
+
+ruff: $(stamp)-dev
 	$(python) -m ruff check .
+
+format: $(stamp)-dev
 	$(python) -m ruff format --check .
+
+mypy: $(stamp)-dev
 	$(python) -m mypy --strict src tests benchmarks
 
 clean:
