@@ -20,6 +20,7 @@ import jax, numpy as np
 from flax import nnx
 import fnintern
 
+model = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
 # What jax.lax.switch compiles for itself, once, to clamp an index.
 jax.lax.switch(1, [lambda x: x, lambda x: x + 1], 1.0)
 jax.config.update("jax_compilation_cache_dir", sys.argv[1])
@@ -47,7 +48,6 @@ pairs = {
     "partials": lambda: [functools.partial(add, 5), functools.partial(add, -5)],
     "methods": lambda: [plain.up, plain.down],
 }
-model = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
 seen = {}
 for name, pair in pairs.items():
     for mode in {}, {"graph_updates": False}:
