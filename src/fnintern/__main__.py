@@ -18,7 +18,7 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "demo": ("fnintern.demo", "google/flax#5512 before and after patch_flax(), in one table"),
     "retraces": ("fnintern.retraces_cli", "run a script, and list what JAX traced again and why"),
-    "explain": ("fnintern.explain_cli", "how MODULE:NAME is keyed, and what it captures"),
+    "explain": ("fnintern.explaining", "how MODULE:NAME is keyed, and what it captures"),
 }
 
 

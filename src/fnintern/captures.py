@@ -3,13 +3,13 @@
 :func:`freeze` walks everything a fresh trace of a function could read: its code, closure cells,
 defaults, attributes, ``__self__``, partial arguments, the globals that its code loads, attributes
 read off modules and classes, and the same again for each Python function of the user's reached
-that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which whoever
+that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which who
 stores the key refers to weakly and compares with ``is``. So a stored key keeps nothing alive.
 
 The key is computed anew at every call and cannot go stale; only what depends on a code object
-alone is remembered, in :mod:`fnintern.code`. Code of installed libraries is not followed: a library
-function is what it is, closed over what it is closed over.
-Never imports jax or flax; it only recognises their types where the user's program has imported them.
+alone is remembered, in :mod:`fnintern.code`. Code of installed libraries is not followed: a
+library function is what it is, closed over what it is closed over.
+Never imports jax or flax; it recognises their types where the user's program has imported them.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ class Frozen:
 
     __slots__ = ("key", "leaves", "owner", "targets")
 
-    def __init__(
-        self, key: Key, targets: list[Any], leaves: list[Any], owner: Any
-    ) -> None:
+    def __init__(self, key: Key, targets: list[Any], leaves: list[Any], owner: Any) -> None:
         self.key = key
         self.targets = targets
         self.leaves = leaves
@@ -728,15 +726,19 @@ def _is_library_class(kind: type) -> bool:
 
 
 def _is_library_object(value: Any) -> bool:
-    """Whether an installed library holds ``value`` under its own name, as it holds its functions."""
+    """Whether an installed library holds ``value`` under its own name, like its functions."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module is not None and is_library_module(module) and importable(value)
+
+
+def _compares_by_identity(kind: Any) -> bool:
+    return kind.__eq__ is object.__eq__
 
 
 def _has_value_equality(kind: type) -> bool:
     return (
         kind.__hash__ is not None
-        and kind.__eq__ is not object.__eq__
+        and not _compares_by_identity(kind)
         and not hasattr(kind, "__array__")
         and not hasattr(kind, "__jax_array__")
         and (
@@ -856,7 +858,7 @@ def stateless(x: T) -> T:
     return x
 
 
-def keyed(type: type[T], key: Callable[[T], Any]) -> None:  # noqa: A002
+def keyed(type: type[T], key: Callable[[T], Any]) -> None:
     """Says what makes two instances of a class the same to a trace.
 
     Args:

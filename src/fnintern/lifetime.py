@@ -282,7 +282,11 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
-            elif id(item) not in seen and id(item) != skipped and not issubclass(type(item), _OUTSIDE):
+            elif (
+                id(item) not in seen
+                and id(item) != skipped
+                and not issubclass(type(item), _OUTSIDE)
+            ):
                 seen.add(id(item))
                 todo.append(item)
     return count
