@@ -72,23 +72,28 @@ class Interner:
 
     __slots__ = (
         "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
-        "_signature_of", "_token", "hits", "number",
+        "_of_class", "_signature_of", "_token", "hits", "number",
     )  # fmt: skip
 
     def __init__(
         self,
         factory: Callable[..., Any],
         maxsize: int | None,
-        signature_of: Callable[[], inspect.Signature | None],
+        signature_of: Callable[[], inspect.Signature | None] | None = None,
     ) -> None:
         self._factory = factory
         self._maxsize = maxsize
+        self._of_class = signature_of is not None
         # Read at the first call: decorators above may still give a class its __init__.
-        self._signature_of = signature_of
+        self._signature_of = signature_of or functools.partial(_signature_of, factory)
         self._binder: Binder | None = None
         self._arity = -1
         self._names: tuple[str, ...] | None = None
         self.cache_clear()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # cloudpickle takes apart what it cannot import: a copy starts with empty tables (L4).
+        return Interner, (None if self._of_class else self._factory, self._maxsize)
 
     def hit(self, function: Any, other: Any) -> Any:
         """The wrapper for the usual call, a plain function and a plain constant; or None.
@@ -224,6 +229,13 @@ class InternedMeta(type):
         args = tuple(x for x in (function, other, *rest) if x is not _MISSING)
         return cls.__fnintern_interner__.find(args, kwargs)  # type: ignore[attr-defined]
 
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name != _INTERNER:
+            super().__setattr__(name, value)
+        elif value._maxsize != _interner_of(cls)._maxsize:
+            # cloudpickle writes the namespace of a class that it makes anew, or finds here.
+            _give_interner(cls, value._maxsize)
+
     @property
     def __signature__(cls) -> inspect.Signature | None:
         # Without it, inspect would take the signature of our __call__ for that of the class.
@@ -270,6 +282,13 @@ def _class_signature(cls: type) -> inspect.Signature | None:
     except (TypeError, ValueError):
         return None
     return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _signature_of(factory: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(factory)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
 
 
 def _interner_of(factory: Any) -> Interner:
@@ -364,13 +383,7 @@ def _point_super_at(new: type, old: type) -> None:
 
 
 def _intern_function(factory: Callable[P, R], maxsize: int | None) -> InternedFunction[P, R]:
-    def signature_of() -> inspect.Signature | None:
-        try:
-            return inspect.signature(factory)
-        except (TypeError, ValueError):  # some builtins have none
-            return None
-
-    interner = Interner(factory, maxsize, signature_of)
+    interner = Interner(factory, maxsize)
     hit, find = interner.hit, interner.find
 
     def interned_factory(

@@ -280,7 +280,12 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
-            elif id(item) not in seen and id(item) != skipped and type(item) not in _OUTSIDE:
+            elif (
+                id(item) not in seen
+                and id(item) != skipped
+                and type(item) not in _OUTSIDE
+                and not issubclass(type(item), type)
+            ):
                 seen.add(id(item))
                 todo.append(item)
     return count
@@ -333,7 +338,7 @@ class Forward:
 
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
-_OUTSIDE: Final = frozenset({type, types.ModuleType, types.CodeType, Forward})
+_OUTSIDE: Final = frozenset({types.ModuleType, types.CodeType, Forward})
 
 
 def _targets_of(forward: Forward) -> tuple[Any, ...]:
