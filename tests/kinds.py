@@ -144,7 +144,7 @@ def _nested_partial(array: Any) -> Case:
     def function(a: Any, b: Any, x: Any, *, c: Any, d: Any) -> Any:
         return x + array + a + b + c + d
 
-    orders = [{"c": 0.0, "d": 1.0}, {"d": 1.0, "c": 0.0}]
+    orders = [{"c": -1.0, "d": 1.0}, {"d": 1.0, "c": -1.0}]
 
     def fetch() -> Any:
         orders.reverse()

@@ -190,7 +190,7 @@ class ValueInterner(Interner):
         self,
         factory: Callable[..., Any],
         maxsize: int | None,
-        signature_of: Callable[[], Any],
+        signature_of: Callable[[], Any] | None = None,
         *,
         transient: bool = False,
         context: Callable[[], Key] = tuple,
@@ -199,7 +199,9 @@ class ValueInterner(Interner):
         self._context = context
         super().__init__(factory, maxsize, signature_of)
 
-    def like(self, factory: Callable[..., Any], signature_of: Callable[[], Any]) -> Interner:
+    def like(
+        self, factory: Callable[..., Any], signature_of: Callable[[], Any] | None = None
+    ) -> Interner:
         return ValueInterner(
             factory,
             self._maxsize,
