@@ -53,9 +53,9 @@ OWNERS = [Owner(), Owner()]
 FUNCTIONS: list[Callable[[], Any]] = [
     lambda: _first,
     lambda: _second,
-    *(lambda owner=owner: owner for owner in OWNERS),  # type: ignore[misc]
-    *(lambda owner=owner: owner.one for owner in OWNERS),  # type: ignore[misc]
-    *(lambda owner=owner: owner.two for owner in OWNERS),  # type: ignore[misc]
+    *(lambda owner=owner: owner for owner in OWNERS),
+    *(lambda owner=owner: owner.one for owner in OWNERS),
+    *(lambda owner=owner: owner.two for owner in OWNERS),
     lambda: abs,
     lambda: np.sin,
 ]

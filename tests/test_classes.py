@@ -1,4 +1,4 @@
-"""An interned class stays that class (laws I1 to I4, L4): of every make, and under any decorator."""
+"""An interned class stays that class (laws I1 to I4, L4): of any make and under any decorator."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import equinox as eqx
 import jax
 import pytest
 from flax import nnx
-from kinds import Plain
 
 import fnintern
 from fnintern import interned
+from kinds import Plain
 
 T = TypeVar("T")
 
@@ -305,7 +305,8 @@ class TestEveryMake:
 
     def test_L1_callable_is_freed(self, make: Any) -> None:
         cls = make()
-        for spell in (lambda x: x, lambda x: x.method):
+        spellings: list[Any] = [lambda x: x, lambda x: x.method]
+        for spell in spellings:
             owner = Plain(1.0)
             cls(spell(owner))
             ref = weakref.ref(owner)
@@ -396,7 +397,7 @@ class TestSuper:
                 return __class__  # type: ignore[name-defined]
 
             def nested(self) -> str:
-                return (lambda: super(__class__, self).method())()  # type: ignore[name-defined, misc]
+                return (lambda: super(__class__, self).method())()  # type: ignore[name-defined]
 
         child = Child(function)
         assert child.method() == Child.of_class() == child.attribute == "child of parent"
@@ -435,7 +436,7 @@ class TestKinds:
         @interned
         class Abstract(abc.ABC):
             def __init__(self, f: Any) -> None:
-                pass
+                self.f = f
 
             @abc.abstractmethod
             def method(self) -> None: ...
@@ -513,7 +514,7 @@ class TestKinds:
         class Child(Picky, key=1):
             pass
 
-        with pytest.raises(TypeError, match="cannot intern the class .*Child") as caught:
+        with pytest.raises(TypeError, match=r"cannot intern the class .*Child") as caught:
             interned(Child)
         assert "missing 1 required positional argument: 'key'" in str(caught.value)
         assert "Decorate a function that returns its instances instead" in str(caught.value)

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from strategies import FUNCTIONS, Spec, calls, strict, values
 
 from fnintern import interned
+from strategies import FUNCTIONS, Spec, calls, strict, values
 
 # Fixed seeds: a run says the same each time. The machines that run this are slow at times.
 relaxed = settings(
@@ -68,7 +68,7 @@ def _owners() -> list[Any]:
 @settings(relaxed, max_examples=200)
 @given(first=calls(), second=calls())
 def test_I2_as_python_binds(first: Any, second: Any) -> None:
-    """Wrong calls raise the bare factory's error; right ones are one where they bind to the same."""
+    """Wrong calls raise the bare factory's error; right ones are one where they bind alike."""
     wrap = interned(bare)
     wrapped = [outcome(wrap, *call) for call in (first, second)]
     expected = [outcome(bare, *call) for call in (first, second)]

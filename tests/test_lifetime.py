@@ -13,10 +13,10 @@ from typing import Any
 
 import jax
 import pytest
-from factories import factories, make_class_factory, make_function_factory
-from kinds import FREED, Case, Kind, Plain, freed, new_array
 
+from factories import factories, make_class_factory, make_function_factory
 from fnintern import interned, lifetime
+from kinds import FREED, Case, Kind, Plain, freed, new_array
 
 
 def alive(references: list[weakref.ref[Any]]) -> list[Any]:
@@ -131,7 +131,7 @@ class TestEveryKind:
         factory, case = make_factory(), kind.make(new_array())
         wrapper, watched = factory(case.fetch()), case.watched
         held: list[Callable[[Any], Any]] = [
-            lambda x, w=wrapper: w(x),
+            (lambda w: lambda x: w(x))(wrapper),
             functools.partial(wrapper),
             wrapper.__call__,
         ]
@@ -191,10 +191,10 @@ def test_L1_two_callables_either_dies_first(pairs: list[Kind]) -> None:
     wrap = interned(lambda f, g, n=0: lambda x: f(x) + g(x))
     for first_to_go in (0, 1):
         cases = [kind.make(new_array()) for kind in pairs]
-        wrapper = wrap(*(case.fetch() for case in cases))
+        wrapper: Any = wrap(*(case.fetch() for case in cases))
         assert wrap(*(case.fetch() for case in cases)) is wrapper
         gc.collect()
-        assert wrapper(1.0) == 4.0
+        assert wrapper(1.0) == 4.0  # type: ignore[no-untyped-call]
         del wrapper
         gc.collect()
         assert wrap.cache_info().currsize == 1
@@ -322,8 +322,11 @@ class TestCycles:
     def test_L1_partial_with_a_wrapped_attribute(self) -> None:
         """functools.update_wrapper leaves the bound method in ``__wrapped__`` of the partial."""
         wrap, owner = make_function_factory(), Plain(1.0)
-        make = lambda owner: functools.update_wrapper(functools.partial(owner.method), owner.method)
-        assert wrap(make(owner)) is wrap(make(owner))
+        one, two = (
+            functools.update_wrapper(functools.partial(owner.method), owner.method) for _ in "12"
+        )
+        assert wrap(one) is wrap(two)
+        del one, two
         ref = weakref.ref(owner)
         del owner
         assert alive([ref]) == []

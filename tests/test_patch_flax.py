@@ -169,7 +169,7 @@ class TestIdentity:
         self, call: Any, model: Any, patched: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What jax.lax is given: looked at from where flax calls it."""
-        seen: list[tuple[Any, ...]] = []
+        seen: Any = []
         cond, switch = jax.lax.cond, jax.lax.switch
         monkeypatch.setattr(
             jax.lax, "cond", lambda p, t, f, *xs: seen.append((t, f)) or cond(p, t, f, *xs)
@@ -215,6 +215,10 @@ def _captured(references: list[weakref.ref[Any]]) -> Any:
     return f, g
 
 
+def _traced_cond(f: Any, g: Any, mode: dict[str, bool], x: Any) -> Any:
+    return nnx.cond(True, f, g, x, **mode)
+
+
 def _wrappers(references: list[weakref.ref[Any]], f: Any) -> None:
     references.append(weakref.ref(transforms.SimpleCondFn(f, graph=True)))
     references.append(weakref.ref(general.merge_inputs(f, ctxtag="cond")))
@@ -227,9 +231,9 @@ class TestLifetime:
         modes = list(MODES.values())
         for i in range(1_000):
             f, g = _captured(references)
-            jax.eval_shape(lambda x: nnx.cond(True, f, g, x, **modes[i % 3]), 1.0)
+            jax.eval_shape(functools.partial(_traced_cond, f, g, modes[i % 3]), 1.0)
             _wrappers(references, f)
-        del f, g
+        f = g = None
         gc.collect()
         assert len(references) == 5_000
         assert sum(ref() is not None for ref in references) == 0
@@ -265,7 +269,7 @@ class TestLifetime:
         references: list[weakref.ref[Any]] = []
         for _ in range(3):
             f, g = _captured(references)
-            jax.eval_shape(lambda x: nnx.cond(True, f, g, x, graph_updates=False), 1.0)
+            jax.eval_shape(functools.partial(_traced_cond, f, g, {"graph_updates": False}), 1.0)
         del f, g
         gc.collect()
         assert sum(ref() is not None for ref in references) == 9

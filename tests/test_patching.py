@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_concurrency import race
 
 import fnintern
 from fnintern.patches import patching
 from fnintern.patches.patching import Site, apply, intern_attribute
+from test_concurrency import race
 
 
 def function(x: Any) -> Any:
@@ -26,12 +26,12 @@ class Wrapper:
 
 
 @pytest.fixture
-def library() -> Iterator[Any]:
+def library() -> Any:
     module: Any = types.ModuleType("library")
     module.wrap = lambda f: [f]
     module.other = lambda f: (f, [])
     module.Wrapper = Wrapper
-    yield module
+    return module
 
 
 class TestPatch:
@@ -192,7 +192,7 @@ class TestNesting:
             assert (library.wrap is before) == (count == 2)
 
     def test_a_patch_never_wraps_a_patch(self, library: Any) -> None:
-        calls: list[Any] = []
+        calls: Any = []
         library.wrap = lambda f: calls.append(f) or [f]
         sites = [Site(library, "wrap", intern_attribute("object"))]
         with apply("a", sites), apply("b", sites):
