@@ -21,7 +21,7 @@ from typing import Any, Final
 from fnintern.captures import Frozen, _keys, freeze, short_key
 from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
-from fnintern.interned import Interner
+from fnintern.interner import Interner
 from fnintern.keys import ATOMIC, Identity, Key, Marker, Unkeyable, is_function_like
 from fnintern.lifetime import (
     FREED,
@@ -150,12 +150,12 @@ def take_back(forward: SharedForward, before: Any) -> None:
 
 
 def place(
-    number: int, context: Key, options: Callable[[], Frozen], frozen: Frozen
+    mark: object, context: Key, options: Callable[[], Frozen], frozen: Frozen
 ) -> tuple[Key, list[Any], Any] | None:
     """Where the entry for a function goes.
 
     Args:
-        number: of the token.
+        mark: of the token.
         context: what a trace reads besides the function.
         options: freezes the arguments beside the function; asked only where they are needed alone.
         frozen: the function, and all arguments beside it.
@@ -166,13 +166,13 @@ def place(
     """
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None
-        return (number, *context, *frozen.key), frozen.targets, code
+        return (mark, *context, *frozen.key), frozen.targets, code
     # With arrays by object, and one entry for each function: a past array goes as soon as the
     # function has got another one. A tracer's function is made anew in the next trace (S3).
     if frozen.owner is None or has_tracer(frozen.leaves):
         return None
     targets = [*frozen.targets, *frozen.leaves, frozen.owner]
-    return (number, Marker.LEAF, *context, *options().key), targets, frozen.owner
+    return (mark, Marker.LEAF, *context, *options().key), targets, frozen.owner
 
 
 class ValueInterner(Interner):
@@ -200,7 +200,10 @@ class ValueInterner(Interner):
         super().__init__(factory, maxsize, signature_of)
 
     def like(
-        self, factory: Callable[..., Any], signature_of: Callable[[], Any] | None = None
+        self,
+        factory: Callable[..., Any],
+        signature_of: Callable[[], Any] | None = None,
+        mark: object = None,
     ) -> Interner:
         return ValueInterner(
             factory,
@@ -210,9 +213,8 @@ class ValueInterner(Interner):
             context=self._context,
         )
 
-    def cache_clear(self) -> None:
-        super().cache_clear()
-        self.number = -1  # nothing of ours is to be found by the short way, which checks no value
+    def hit(self, function: Any, other: Any) -> Any:
+        return None  # looks at no value
 
     def _hit(self, values: tuple[Any, ...]) -> Any:
         """The wrapper for the usual call, a plain function and plain constants; or None.
@@ -236,7 +238,7 @@ class ValueInterner(Interner):
             if kind not in ATOMIC:
                 return None
             key += (kind, value)
-        entry = store.entries.get((self._token.number, *self._context(), *key))
+        entry = store.entries.get((self._token.mark, *self._context(), *key))
         if entry is None or entry.wrapper is LOST:
             return None
         if len(targets) > 1:  # the first is the code, whose store this is
@@ -265,7 +267,7 @@ class ValueInterner(Interner):
         try:
             frozen = freeze(*values, names=names)
             placed = place(
-                token.number, self._context(), lambda: self._options(names, values), frozen
+                token.mark, self._context(), lambda: self._options(names, values), frozen
             )
             if placed is None or not self._self_contained(names, values):
                 raise Unkeyable("f", None, "it is on its own")
@@ -372,7 +374,7 @@ class Operation:
         except Exception:  # refused, or code of the user's that reading ran into failed
             return None
         # The result would hold functions and arrays among the options.
-        placed = place(self._token.number, self._context(), lambda: options, frozen)
+        placed = place(self._token.mark, self._context(), lambda: options, frozen)
         if placed is None or options.owner is not None or options.leaves:
             return None
         key, targets, owner = placed
