@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
@@ -29,6 +30,8 @@ __all__ = [
     "install",
     "key_of",
     "live_keys",
+    "primitive_name",
+    "read_compile",
     "read_miss",
     "short",
     "tree_changes",
@@ -70,7 +73,7 @@ class Miss:
 
 
 def install(
-    on_event: Callable[[str, FrameType], None], on_seconds: Callable[[str, float], None]
+    on_event: Callable[[str, FrameType], None], on_seconds: Callable[[str, float, str], None]
 ) -> Callable[[], None]:
     """Tell the two functions of jax's misses and seconds until the returned undo is called.
 
@@ -80,8 +83,8 @@ def install(
 
     undo: list[Callable[[], None]] = []
 
-    def duration(event: str, seconds: float, **_: str | int) -> None:
-        on_seconds(event, seconds)
+    def duration(event: str, seconds: float, **more: str | int) -> None:
+        on_seconds(event, seconds, str(more.get("fun_name", "")))
 
     jax.monitoring.register_event_duration_secs_listener(duration)
     undo.append(lambda: jax.monitoring.unregister_event_duration_listener(duration))
@@ -177,6 +180,12 @@ def read_miss(frame: FrameType) -> Miss | None:
         return None
 
 
+def read_compile(frame: FrameType) -> tuple[str, tuple[Any, ...]]:
+    """The name of what is being compiled, and its abstract arguments."""
+    variables = frame.f_locals
+    return str(variables.get("name", "")), tuple(variables.get("global_in_avals", ()))
+
+
 def key_of(miss: Miss) -> Key:
     """The parts of jax's cache key that a user can change."""
     return _key(miss.fun, miss.in_avals, miss.debug_info, None)
@@ -186,17 +195,18 @@ def _key(fun: Any, in_avals: Any, debug_info: Any, context: Sequence[Any] | None
     return Key(
         avals=tuple(getattr(in_avals, "vals", ())),
         names=tuple(getattr(debug_info, "arg_names", None) or ()),
-        tree=getattr(in_avals, "tree", None),
+        tree=_tree(in_avals),
         statics=dict(_statics(fun, in_avals)),
         context=_context(context),
     )
 
 
-def live_keys(fun: Any) -> list[Key]:
-    """The keys under which jax has this very function cached, from before the report began."""
+def live_keys(miss: Miss) -> list[Key]:
+    """The keys under which jax holds traces of this very function, made before the report began."""
     return [
-        _key(fun, in_avals, debug_info, context)
-        for context, (in_avals, debug_info, *_), _ in _cached(fun)
+        _key(miss.fun, in_avals, debug_info, context)
+        for context, (in_avals, debug_info, *_), _ in _cached(miss.fun)
+        if getattr(debug_info, "traced_for", "") == miss.traced_for
     ]
 
 
@@ -232,6 +242,13 @@ def _context(values: Sequence[Any] | None) -> tuple[tuple[str, Any], ...]:
     except (AttributeError, NotImplementedError):
         return ()
     return tuple(zip(names, values, strict=False))
+
+
+def _tree(in_avals: Any) -> Any:
+    try:
+        return in_avals.tree
+    except (AssertionError, AttributeError):  # jax 0.12: a flat tree that comes from no pytree
+        return None
 
 
 def _statics(fun: Any, in_avals: Any) -> Iterator[tuple[str, Any]]:
@@ -292,7 +309,7 @@ def _static(node: Any) -> tuple[Any] | None:
         return (node.val,)
     data = node.node_data() if hasattr(node, "node_data") else None
     if data and getattr(data[0], "__name__", "") == "Static":
-        return (data[1],)
+        return (getattr(data[1], "val", data[1]),)
     return None
 
 
@@ -312,6 +329,10 @@ def short(aval: Any) -> str:
     return f"{text} (weak)" if getattr(aval, "weak_type", False) else text
 
 
+def _clean(thing: Any) -> str:
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", str(thing))
+
+
 def tree_changes(new: Key, old: Key, name: Callable[[int], str]) -> list[str]:
     """``x: dict of 1 → dict of 2``: where the structures of two calls' arguments part."""
     tree_util: Any = sys.modules.get("jax.tree_util")
@@ -324,7 +345,7 @@ def tree_changes(new: Key, old: Key, name: Callable[[int], str]) -> list[str]:
             if len(entries) == 2:
                 where = name(entries[1]) if entries[0] == 0 else str(entries[1])
             where += tree_util.keystr(tuple(path[2:]))
-            changes.append(f"{where}: {thing_old} → {thing_new}")
+            changes.append(f"{where}: {_clean(thing_old)} → {_clean(thing_new)}")
     except Exception:  # private, and runs the user's tree code
         return []
     return changes

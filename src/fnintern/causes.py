@@ -21,7 +21,7 @@ import attrs
 from . import _jaxprobe
 from ._frames import is_user_file
 
-__all__ = ["Cause", "Function", "describe", "tell_apart"]
+__all__ = ["Cause", "Function", "compiled_again", "describe", "tell_apart"]
 
 #: Transforms of a function, by the name a user applies them under. What else jax wraps a function
 #: in, it wraps behind the user's back.
@@ -29,6 +29,13 @@ _TRANSFORMS: Final = frozenset(
     "checkify checkpoint closure_convert custom_gradient custom_jvp custom_vjp grad hessian jacfwd"
     " jacrev jit jvp linearize named_call pmap remat shard_map value_and_grad vjp vmap".split()
 )
+#: What can differ between two abstract arrays, in the order in which a reader looks for it.
+_AVAL_REMEDIES: Final = {
+    "shape": ("shape", "keep the shape of {} fixed: pad it, or leave the short batch out"),
+    "dtype": ("dtype", "give {} one dtype before the call"),
+    "weak_type": ("weak type", "give {} a dtype: jnp.asarray(value, dtype)"),
+    "sharding": ("sharding", "put {} on the same devices before every call"),
+}
 _DEPTH: Final = 8
 _TEXT: Final = 40
 _SMALL: Final = 1024  # bytes of a numpy array that are compared, beyond that it is its identity
@@ -87,8 +94,8 @@ def value_of(value: Any, depth: int = 4) -> Value:
         return Value((kind.__name__, repr(value)), _cut(repr(value)))
     if kind in (tuple, list) and depth and len(value) <= 64:
         items = [value_of(item, depth - 1) for item in value]
-        opening, closing = ("(", ")") if kind is tuple else ("[", "]")
-        text = opening + ", ".join(item.text for item in items) + closing
+        inside = ", ".join(item.text for item in items)
+        text = f"[{inside}]" if kind is list else f"({inside}{',' * (len(items) == 1)})"
         return Value((kind.__name__, [item.token for item in items]), _cut(text))
     if kind is dict and depth and len(value) <= 64:
         pairs = [(value_of(k, 1), value_of(v, depth - 1)) for k, v in value.items()]
@@ -194,7 +201,7 @@ class Function:
 
     @property
     def defined(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else ""
+        return f"{self.file}:{self.line}" if self.users and self.file else ""
 
 
 def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function:
@@ -208,7 +215,8 @@ def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function
     if not users:
         # A library's function: what matters is the outermost, which jax was given.
         layers, leaf = (), miss.fun
-        name = miss.func_name
+        library = miss.fun.__globals__["__name__"] if hasattr(miss.fun, "__globals__") else ""
+        name = miss.func_name + (f" of {library.partition('.')[0]}" if library else "")
     return Function(
         name=_title(name),
         file=code.co_filename if code is not None else "",
@@ -346,13 +354,12 @@ def _names(fun: Any) -> tuple[str, ...]:
 # --- telling apart ---------------------------------------------------------------------------
 
 
-def tell_apart(new: Function, earlier: Sequence[Function], line: str) -> Cause | None:
+def tell_apart(new: Function, earlier: Sequence[Function]) -> Cause | None:
     """Why `new` missed where `earlier`, traces of the same definition, had been traced.
 
     Args:
         new: what was traced now.
         earlier: at least one earlier trace, oldest first.
-        line: where it happened, for the remedies.
 
     Returns:
         The cause; None where nothing differs that a user could see.
@@ -377,8 +384,13 @@ def _same_callable(new: Function, old: Function) -> bool:
 def _closest(new: Function, earlier: Sequence[Function]) -> Function:
     """The earlier trace with the fewest differences, the latest of those."""
 
-    def distance(old: Function) -> tuple[bool, int]:
-        return new.same != old.same, sum(len(found) for _, found in _key_changes(new, old))
+    def distance(old: Function) -> tuple[bool, int, int]:
+        found = _key_changes(new, old)
+        return (
+            new.same != old.same,
+            sum(len(changes) for _, changes in found),
+            sum(len(_differing(a, b)) for a, b in zip(new.key.avals, old.key.avals, strict=False)),
+        )
 
     return min(reversed(earlier), key=distance)
 
@@ -448,20 +460,12 @@ def _wrapper_made_again(layer: Layer, around: str) -> Cause:
 
 
 def _library_function_made_again(new: Function) -> Cause:
-    library = _package(new.file)
-    text = f"`{new.name}` of {library} was made anew"
+    library = new.name.rpartition(" of ")[2]
+    text = f"`{new.name}` was made anew"
     remedy = "keep what the library returned and use it again, or @fnintern.interned on its maker"
     if library == "jax":
         remedy = "call it inside one jax.jit function, which traces it once"
     return Cause("wrapper", f"library {new.name}", text, remedy)
-
-
-def _package(file: str) -> str:
-    parts = file.replace("\\", "/").split("/")
-    for folder in ("site-packages", "dist-packages"):
-        if folder in parts[:-1]:
-            return parts[parts.index(folder) + 1].removesuffix(".py")
-    return "a library"
 
 
 def _function_made_again(new: Function, old: Function) -> Cause:
@@ -492,15 +496,17 @@ def _function_made_again(new: Function, old: Function) -> Cause:
 
 
 def _subjects(found: Sequence[str]) -> str:
-    return ", ".join(f"`{change.split(':')[0]}`" for change in found)
+    return ", ".join(dict.fromkeys(f"`{change.split(':')[0]}`" for change in found))
 
 
 def _key_changes(new: Function, old: Function) -> list[tuple[str, list[str]]]:
     a, b = new.key, old.key
+    static = _static_changes(a, b)
     return [
         ("context", _context_changes(a, b)),
-        ("static", _static_changes(a, b)),
-        ("structure", _structure_changes(new, old)),
+        ("static", static),
+        # jax 0.10 has the static arguments in the structure.
+        ("structure", [] if static else _structure_changes(new, old)),
         ("shape", _aval_changes(new, old)),
     ]
 
@@ -532,7 +538,11 @@ def _structure_changes(new: Function, old: Function) -> list[str]:
 
 
 def _aval_changes(new: Function, old: Function) -> list[str]:
-    a, b = new.key, old.key
+    return aval_changes(new.key, old.key)
+
+
+def aval_changes(a: _jaxprobe.Key, b: _jaxprobe.Key) -> list[str]:
+    """``x: f32[8] → f32[9]`` for each abstract argument that differs."""
     if len(a.avals) != len(b.avals):
         return []
     names = a.names if len(a.names) == len(a.avals) else [f"args[{i}]" for i in range(len(a.avals))]
@@ -577,22 +587,29 @@ def _other_key(new: Function, old: Function) -> Cause | None:
 
 
 def _other_aval(new: Function, old: Function, subjects: str, text: str) -> Cause:
-    pairs = [
-        (a, b)
-        for a, b in zip(new.key.avals, old.key.avals, strict=True)
-        if a is not b and a != b
-    ]
-
-    def differs(attribute: str) -> bool:
-        return any(getattr(a, attribute, None) != getattr(b, attribute, None) for a, b in pairs)
-
-    for attribute, word, remedy in (
-        ("shape", "shape", "keep the shape of {} fixed: pad it, or leave the short batch out"),
-        ("dtype", "dtype", "give {} one dtype before the call"),
-        ("weak_type", "weak type", "give {} a dtype: jnp.asarray(value, dtype)"),
-        ("sharding", "sharding", "put {} on the same devices before every call"),
-    ):
-        if differs(attribute):
+    differing = {
+        attribute
+        for aval, was in zip(new.key.avals, old.key.avals, strict=True)
+        for attribute in _differing(aval, was)
+    }
+    for attribute, (word, remedy) in _AVAL_REMEDIES.items():
+        if attribute in differing:
             remedy = remedy.format(subjects)
             return Cause("shape", f"{word} {subjects}", f"another {word}, {text}", remedy)
     return Cause("shape", f"type {subjects}", f"another type, {text}", f"keep {subjects} the same")
+
+
+def compiled_again(name: str, new: _jaxprobe.Key, old: _jaxprobe.Key) -> Cause:
+    """Why `name` was compiled again at a line where jax still had its trace."""
+    found = aval_changes(new, old)
+    if found:
+        remedy = f"keep the shape of {_subjects(found)} fixed: pad it"
+        return Cause("shape", name, f"`{name}` was compiled for {'; '.join(found[:3])}", remedy)
+    text = f"`{name}` was compiled again without a trace: another device, sharding or layout"
+    return Cause("compile", name, text, "put its arguments on the same devices before every call")
+
+
+def _differing(aval: Any, was: Any) -> list[str]:
+    if aval is was:
+        return []
+    return [name for name in _AVAL_REMEDIES if getattr(aval, name, 0) != getattr(was, name, 0)]

@@ -31,13 +31,17 @@ import attrs
 
 from . import _jaxprobe
 from ._frames import Place, locate, mark
-from .causes import Cause, Function, describe, tell_apart
+from .causes import Cause, Function, compiled_again, describe, tell_apart
 
 __all__ = ["Retrace", "Retraces", "Span", "retraces"]
 
 _EARLIER: Final = 16  # traces of one definition that a new one is compared with
 _SPANS: Final = 20_000  # a page with more than that is of no use to anyone
 _EXAMPLES: Final = 3
+_WORK: Final = {
+    _jaxprobe.LOWERING_SECONDS: "lowering",
+    _jaxprobe.COMPILE_SECONDS: "compiling",
+}
 
 
 @attrs.frozen
@@ -130,15 +134,19 @@ class _Trace:
         if self.enclosing is not None:
             self.enclosing.inside += now - self.started
         else:
-            _since_lowering().append((self.started, now))
+            _local.finished.append((self.started, now))
         own = max(0.0, now - self.started - self.inside)
         for report, tally in self.tallies:
-            report._spent("tracing", tally, self.started, now - self.started, own, self)
+            report._spent(self, tally, "tracing", self.started, now - self.started, own)
 
 
 class _Local(threading.local):
     def __init__(self) -> None:
+        #: The outermost traces that ended since the last lowering.
         self.finished: list[tuple[float, float]] = []
+        #: Seconds of lowering of which it is not known yet to which row they belong.
+        self.waiting: tuple[_Work, str, float, float, float] | None = None
+        #: Is a function being described? Should that run jax, it is counted but not judged.
         self.busy = False
 
 
@@ -149,10 +157,6 @@ _uninstall: Any = None
 _trace_code: CodeType | None = None
 
 
-def _since_lowering() -> list[tuple[float, float]]:
-    return _local.finished
-
-
 class Retraces:
     """A report of re-traces: made by :func:`retraces`, and filled while its block runs.
 
@@ -160,19 +164,22 @@ class Retraces:
         traces: every tracing cache miss in the block, first traces too, as jax counts them.
         compiles: every compilation, likewise.
         elapsed: seconds that the block took.
+        problems: what could not be explained, though it was counted; as on a jax whose internals
+            are not those that this release knows.
     """
 
     def __init__(self) -> None:
         self.traces = 0
         self.compiles = 0
         self.elapsed = 0.0
+        self.problems: list[str] = []
         self._started: float | None = None
         self._running = False
         self._first = _Tally()
         self._tallies: dict[Any, _Tally] = {}
         self._functions: dict[Any, list[tuple[int, Function]]] = {}
         self._latest: dict[int, _Tally] = {}
-        self._compiled: dict[Any, int] = {}
+        self._compiled: dict[Any, tuple[int, _jaxprobe.Key]] = {}
         self._spans: list[tuple[_Tally, Span]] = []
         self._call_off: Any = None
 
@@ -284,12 +291,14 @@ class Retraces:
             inherited = self._latest.get(place.execution)
         tally = inherited or self._first
         if new is not None and (new.users or inherited is None):
-            tally = self._judge(place, miss, new)
+            try:
+                tally = self._judge(place, miss, new)
+            except Exception as error:
+                self._problem(error)
         with _lock:
             self.traces += 1
             tally.traces += 1
-            if place.execution:
-                self._latest[place.execution] = tally
+            self._latest[place.execution] = tally
         return tally
 
     def _judge(self, place: Place, miss: _jaxprobe.Miss | None, new: Function) -> _Tally:
@@ -300,51 +309,59 @@ class Retraces:
             known.append((place.execution, new))
             del known[:-_EARLIER]
         if not earlier and new.users and miss is not None and not new.layers:
-            earlier = [describe(miss, key) for key in _jaxprobe.live_keys(miss.fun)]
+            earlier = [describe(miss, key) for key in _jaxprobe.live_keys(miss)]
             # jax may have entered the key that it is about to fill.
-            earlier = [old for old in earlier if tell_apart(new, [old], "") is not None]
+            earlier = [old for old in earlier if tell_apart(new, [old]) is not None]
         if not earlier:
             return self._first
-        cause = tell_apart(new, earlier, f"{place.file}:{place.line}")
+        cause = tell_apart(new, earlier)
         if cause is None:
             words = _jaxprobe.explain_miss(miss) if miss is not None else ""
             cause = Cause("other", words, f"jax: {words}", "see what jax says")
-        row = (place.file, place.line, cause.kind, cause.topic)
-        if cause.kind not in ("wrapper",):
-            row = (*row, new.defined)
-        with _lock:
-            tally = self._tallies.setdefault(row, _Tally(cause, place))
-            tally.functions.setdefault(new.name, new.defined)
-            tally.executions.add(place.execution)
-            tally.texts.setdefault(cause.text)
-        return tally
+        # One wrapper around several functions, as both branches of a cond, is one cause.
+        one = "" if cause.kind == "wrapper" else (new.name, new.defined)
+        row = (place.file, place.line, cause.kind, cause.topic, one)
+        return self._charge(row, cause, place, new.name, new.defined)
 
-    def _compiled_at(self, place: Place, name: str) -> _Tally:
+    def _compiled_at(self, place: Place, name: str, avals: tuple[Any, ...]) -> _Tally:
         """Where a compilation belongs: to the traces of the same run of the line, if any."""
+        key = _jaxprobe.Key(avals, (), None, {}, ())
         with _lock:
+            before, was = self._compiled.get((place.path, name), (place.execution, key))
+            self._compiled[place.path, name] = place.execution, key
             tally = self._latest.get(place.execution)
             if tally is not None:
                 return tally
-            before = self._compiled.setdefault((place.path, name), place.execution)
-            if before == place.execution:
-                return self._first
-            cause = Cause(
-                "compile",
-                name,
-                f"`{name}` was compiled again without a trace: another device, sharding or layout",
-                "put its arguments on the same devices before every call",
-            )
-            row = (place.file, place.line, cause.kind, cause.topic)
+        if before == place.execution:
+            return self._first
+        cause = compiled_again(name, key, was)
+        return self._charge((place.file, place.line, cause.kind, cause.topic), cause, place, name)
+
+    def _problem(self, error: Exception) -> None:
+        # The user's program goes on; the report says that it is not whole.
+        self.problems.append(f"{type(error).__name__}: {error}")
+
+    def _charge(
+        self, row: Any, cause: Cause, place: Place, name: str, defined: str = ""
+    ) -> _Tally:
+        with _lock:
             tally = self._tallies.setdefault(row, _Tally(cause, place))
-            tally.functions.setdefault(name, "")
+            tally.functions.setdefault(name, defined)
             tally.executions.add(place.execution)
             tally.texts.setdefault(cause.text)
             self._latest[place.execution] = tally
             return tally
 
     def _spent(
-        self, kind: str, tally: _Tally, start: float, seconds: float, own: float, what: Any
+        self,
+        what: _Trace | _Work,
+        tally: _Tally,
+        kind: str,
+        start: float,
+        seconds: float,
+        own: float,
     ) -> None:
+        """Add `own` seconds to a row, of a stretch of `seconds` on the timeline."""
         with _lock:
             if not self._running or self._started is None:
                 return
@@ -437,7 +454,6 @@ def _unhook() -> None:
 
 
 def _on_event(event: str, frame: FrameType) -> None:
-    # Describing a function may run jax (a repr, a hash): what that traces is counted, not judged.
     if event == _jaxprobe.TRACE_EVENT:
         _on_trace(frame)
     else:
@@ -464,6 +480,9 @@ def _on_trace(frame: FrameType) -> None:
             _local.busy = True
             try:
                 new = describe(miss)
+            except Exception as error:
+                for report in _active:
+                    report._problem(error)
             finally:
                 _local.busy = False
         for report in _active:
@@ -473,18 +492,19 @@ def _on_trace(frame: FrameType) -> None:
 
 def _on_compile(frame: FrameType) -> None:
     place = locate(frame, _trace_code)
-    name = str(frame.f_locals.get("name", ""))
-    for report, tally in _belongs(place, name):
+    name, avals = _jaxprobe.read_compile(frame)
+    enclosing: _Trace | None = place.enclosing
+    if enclosing is not None:
+        tallies = enclosing.tallies
+    else:
+        tallies = [(report, report._compiled_at(place, name, avals)) for report in _active]
+    for report, tally in tallies:
         with _lock:
             report.compiles += 1
             tally.compiles += 1
-
-
-def _belongs(place: Place, name: str) -> Sequence[tuple[Retraces, _Tally]]:
-    if place.enclosing is not None:
-        enclosing: _Trace = place.enclosing
-        return enclosing.tallies
-    return [(report, report._compiled_at(place, name)) for report in _active]
+    waiting, _local.waiting = _local.waiting, None
+    if waiting is not None and enclosing is None and waiting[0].place.execution == place.execution:
+        _spend(tallies, *waiting)
 
 
 @attrs.frozen
@@ -493,21 +513,30 @@ class _Work:
     name: str
 
 
-def _on_seconds(event: str, seconds: float) -> None:
-    if event == _jaxprobe.LOWERING_SECONDS:
-        kind = "lowering"
-    elif event == _jaxprobe.COMPILE_SECONDS:
-        kind = "compiling"
-    else:
+def _on_seconds(event: str, seconds: float, name: str) -> None:
+    if event not in _WORK:
         return
     now = time.perf_counter()
     place = locate(sys._getframe(2), _trace_code)
     started, own = now - seconds, seconds
-    if kind == "lowering":
+    if event == _jaxprobe.LOWERING_SECONDS:
         # Lowering traces too, and those seconds are counted as tracing.
         own -= sum(end - start for start, end in _local.finished if start >= started)
         _local.finished.clear()
+    spent = (_Work(place, name), _WORK[event], started, seconds, max(0.0, own))
     if place.enclosing is not None:
         place.enclosing.inside += seconds
-    for report, tally in _belongs(place, ""):
-        report._spent(kind, tally, started, seconds, max(0.0, own), _Work(place, kind))
+        _spend(place.enclosing.tallies, *spent)
+        return
+    with _lock:
+        tallies = [(report, report._latest.get(place.execution)) for report in _active]
+    if event == _jaxprobe.LOWERING_SECONDS and None in (tally for _, tally in tallies):
+        # Lowered without a trace: the compilation that follows will tell where it belongs.
+        _local.waiting = spent
+        return
+    _spend([(report, tally or report._first) for report, tally in tallies], *spent)
+
+
+def _spend(tallies: Sequence[tuple[Retraces, _Tally]], work: _Work, *spent: Any) -> None:
+    for report, tally in tallies:
+        report._spent(work, tally, *spent)

@@ -31,8 +31,8 @@ def plain(report: Retraces, top: int | None = None) -> str:
             lines += textwrap.wrap(
                 text,
                 _WIDTH,
-                initial_indent=f"     {label + ':':<9}",
-                subsequent_indent=" " * 14,
+                initial_indent=f"     {label + ':':<10}",
+                subsequent_indent=" " * 15,
                 break_long_words=False,
                 break_on_hyphens=False,
             )
@@ -83,7 +83,7 @@ def _notes(row: Retrace) -> list[tuple[str, str]]:
     defined = f" ({_relative(row.defined)})" if row.defined else ""
     notes = [("function", row.function + defined)]
     if row.source:
-        notes.append(("code", _shorten(row.source, _WIDTH - 14, keep_end=False)))
+        notes.append(("code", _shorten(row.source, _WIDTH - 15, keep_end=False)))
     notes.append(("cause", row.cause))
     notes += [("also", text) for text in row.examples[:1]]
     return [*notes, ("remedy", row.remedy)]
@@ -92,15 +92,16 @@ def _notes(row: Retrace) -> list[tuple[str, str]]:
 def _summary(report: Retraces, rows: list[Retrace]) -> str:
     first = report.traces - sum(row.traces for row in rows)
     compiles = report.compiles - sum(row.compiles for row in rows)
+    problems = f"\n(not explained: {report.problems[0]})" if report.problems else ""
     if not rows:
-        return f"no re-traces ({first} first traces, {compiles} compilations)"
+        return f"no re-traces ({first} first traces, {compiles} compilations){problems}"
     seconds = sum(row.seconds for row in rows)
     return (
         f"{len(rows)} cause{'s' if len(rows) > 1 else ''} of re-tracing:"
         f" {sum(row.traces for row in rows)} traces, {sum(row.compiles for row in rows)} compiles,"
         f" {seconds:.2f} s of {report.elapsed:.2f} s\n"
         f"(first traces, which are not re-traces: {first}, with {compiles} compiles,"
-        f" {report.first_seconds:.2f} s)"
+        f" {report.first_seconds:.2f} s){problems}"
     )
 
 
