@@ -231,7 +231,7 @@ def explain_miss(miss: Miss) -> str:
         text = min(partial_eval.diff_tracing_cache_keys(new, key) for key in keys)[-1]
     except Exception:  # private, and foreign reprs: a report goes on without it
         return "jax gives no explanation"
-    return " ".join(str(text).split())
+    return f"jax says: {' '.join(str(text).split())}"
 
 
 def _context(values: Sequence[Any] | None) -> tuple[tuple[str, Any], ...]:
@@ -330,7 +330,8 @@ def short(aval: Any) -> str:
 
 
 def _clean(thing: Any) -> str:
-    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", str(thing))
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", str(thing))
+    return re.sub(r"<(.*?) at 0x[0-9a-f]+>", r"\1", text).replace(".<locals>", "")
 
 
 def tree_changes(new: Key, old: Key, name: Callable[[int], str]) -> list[str]:
@@ -345,7 +346,8 @@ def tree_changes(new: Key, old: Key, name: Callable[[int], str]) -> list[str]:
             if len(entries) == 2:
                 where = name(entries[1]) if entries[0] == 0 else str(entries[1])
             where += tree_util.keystr(tuple(path[2:]))
-            changes.append(f"{where}: {_clean(thing_old)} → {_clean(thing_new)}")
+            was, now = _clean(thing_old), _clean(thing_new)
+            changes.append(f"{where}: {was} → {'another ' if was == now else ''}{now}")
     except Exception:  # private, and runs the user's tree code
         return []
     return changes

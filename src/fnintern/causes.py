@@ -10,9 +10,10 @@ of the user's is run beyond what jax's cache runs itself, to compare these.
 from __future__ import annotations
 
 import functools
+import re
 import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
 
@@ -87,27 +88,41 @@ class Value:
     parts: tuple[tuple[str, Value], ...] = attrs.field(default=(), eq=False)
 
 
-def value_of(value: Any, depth: int = 4) -> Value:
-    """Describe one captured value."""
+def value_of(value: Any, depth: int = 6, *, strict: bool = False) -> Value:
+    """Describe one captured value. Equal functions are equal, unless `strict`: jax's view."""
     kind = type(value)
     if value is None or value is ... or kind in (bool, int, float, complex, str, bytes):
         return Value((kind.__name__, repr(value)), _cut(repr(value)))
-    if kind in (tuple, list) and depth and len(value) <= 64:
-        items = [value_of(item, depth - 1) for item in value]
-        inside = ", ".join(item.text for item in items)
-        text = f"[{inside}]" if kind is list else f"({inside}{',' * (len(items) == 1)})"
-        return Value((kind.__name__, [item.token for item in items]), _cut(text))
-    if kind is dict and depth and len(value) <= 64:
-        pairs = [(value_of(k, 1), value_of(v, depth - 1)) for k, v in value.items()]
-        text = "{" + ", ".join(f"{k.text}: {v.text}" for k, v in pairs) + "}"
-        return Value(("dict", [(k.token, v.token) for k, v in pairs]), _cut(text))
+    if depth and kind in (tuple, list, dict) and len(value) <= 64:
+        return _container(value, depth - 1, strict)
+    if depth and isinstance(value, tuple) and hasattr(kind, "_fields") and len(value) <= 64:
+        parts = [(name, value_of(getattr(value, name), depth - 1, strict=strict)) for name in kind._fields]
+        return Value((kind, [part.token for _, part in parts]), kind.__name__, tuple(parts))
     if kind is FunctionType and depth:
         captures = tuple(_captures(value, depth - 1))
         token = ("def", value.__code__, [(name, part.token) for name, part in captures])
-        return Value(token, f"function {_title(value.__qualname__)}", captures)
+        text = f"function {_title(value.__qualname__)}"
+        return Value((Same(value), token) if strict else token, text, captures)
+    if kind.__name__ == "PjitFunction":
+        return Value(Same(value), f"jitted {_title(getattr(value, '__qualname__', 'function'))}")
+    if kind.__name__ == "PyTreeDef":
+        return Value(value, "structure")  # compared as jax compares it
     if isinstance(value, types.ModuleType | type | types.BuiltinFunctionType):
         return Value(Same(value), _cut(str(getattr(value, "__name__", kind.__name__))))
     return _array_or_object(value)
+
+
+def _container(value: Any, depth: int, strict: bool) -> Value:
+    if type(value) is dict:
+        named = [(value_of(k, 1), value_of(v, depth, strict=strict)) for k, v in value.items()]
+        text = "{" + ", ".join(f"{k.text}: {v.text}" for k, v in named) + "}"
+        parts = [(f"[{k.text}]", v) for k, v in named]
+        return Value(("dict", [(k.token, v.token) for k, v in named]), _cut(text), tuple(parts))
+    items = [value_of(item, depth, strict=strict) for item in value]
+    inside = ", ".join(item.text for item in items)
+    text = f"[{inside}]" if type(value) is list else f"({inside}{',' * (len(items) == 1)})"
+    parts = [(f"[{i}]", item) for i, item in enumerate(items)]
+    return Value((type(value), [item.token for item in items]), _cut(text), tuple(parts))
 
 
 def _array_or_object(value: Any) -> Value:
@@ -148,9 +163,12 @@ def changes(new: Sequence[tuple[str, Value]], old: Sequence[tuple[str, Value]]) 
         was = before.pop(name, None)
         if was is not None and was.token == value.token:
             continue
-        deeper = changes(value.parts, was.parts) if was is not None and value.parts else []
+        # Short tuples are shown whole; what does not fit, or is a function, by what differs in it.
+        deeper: list[str] = []
+        if was is not None and ("…" in value.text + was.text or not value.text.startswith("(")):
+            deeper = changes(value.parts, was.parts) if value.parts else []
         if deeper:
-            found += [f"{name}.{change}" for change in deeper]
+            found += [f"{name}{'' if c.startswith('[') else '.'}{c}" for c in deeper]
         else:
             found.append(f"{name}: {_from_to('nothing' if was is None else was.text, value.text)}")
     return found + [f"{name}: {_from_to(was.text, 'nothing')}" for name, was in before.items()]
@@ -190,6 +208,7 @@ class Function:
     file: str
     line: int
     users: bool  # is there a function of the user's in it?
+    library: str  # whose it is, if there is not
     primitive: bool
     code: Any  # what makes two leaves come from the same line
     same: Same
@@ -212,16 +231,15 @@ def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function
     code = getattr(inner, "__code__", None)
     name = getattr(leaf, "__qualname__", None) or f"{type(leaf).__name__} object"
     primitive = _jaxprobe.primitive_name(miss.fun)
+    library = ""
     if not users:
-        # A library's function: what matters is the outermost, which jax was given.
-        layers, leaf = (), miss.fun
-        library = miss.fun.__globals__["__name__"] if hasattr(miss.fun, "__globals__") else ""
-        name = miss.func_name + (f" of {library.partition('.')[0]}" if library else "")
+        name, library = _librarys(miss, leaf, layers)
     return Function(
         name=_title(name),
         file=code.co_filename if code is not None else "",
         line=code.co_firstlineno if code is not None else 0,
         users=users,
+        library=library,
         primitive=primitive is not None,
         code=(primitive, code),
         same=_identity(leaf),
@@ -231,6 +249,16 @@ def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function
         traced_for=miss.traced_for,
         parameters=_positional(code),
     )
+
+
+def _librarys(miss: _jaxprobe.Miss, leaf: Any, layers: Sequence[Layer]) -> tuple[str, str]:
+    """The name and the library of a function that holds none of the user's."""
+    module = getattr(leaf, "__globals__", {}).get("__name__") or type(leaf).__module__
+    modules = [layer.module for layer in layers if layer.module] + [module]
+    libraries = [module.partition(".")[0] for module in modules]
+    library = next((name for name in libraries if name not in ("jax", "jaxlib")), "jax")
+    name = miss.func_name if miss.func_name != "<unknown>" else type(miss.fun).__name__
+    return name, "jax" if library in ("functools", "builtins") else library
 
 
 def _positional(code: CodeType | None) -> tuple[str, ...]:
@@ -290,16 +318,23 @@ def _peel(fun: Any) -> tuple[Layer | None, Any]:
 
 
 def _wrapper_of(fun: Any, name: str, module: str) -> tuple[Layer | None, Any]:
-    inner = _users_function(fun, 4)
     if module == "jax._src.traceback_util":  # around every public function of jax
-        return None, inner
+        return None, next((held for held in _held(fun) if callable(held)), None)
+    inner = _users_function(fun, 4)
+    if inner is None:  # none of the user's: then what another library wrote
+        inner = _users_function(fun, 2, _is_librarys)
     name = name.partition(".<locals>")[0]
     transform = module.partition(".")[0] == "jax" and name in _TRANSFORMS
+    if inner is None and transform:
+        inner = next((held for held in _held(fun) if callable(held)), None)
     return Layer("transform" if transform else "wrapper", name, module, Same(fun)), inner
 
 
-def _users_function(holder: Any, depth: int) -> Any:
+def _users_function(
+    holder: Any, depth: int, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
     """What `holder` directly holds that is, or leads to, a function of the user's."""
+    is_leaf = is_leaf or _is_leaf
     for found in _held(holder):
         candidate = found() if isinstance(found, weakref.ref) else found
         options = candidate if type(candidate) in (tuple, list) else (candidate,)
@@ -308,11 +343,11 @@ def _users_function(holder: Any, depth: int) -> Any:
                 target: Any = option
                 while isinstance(target, MethodType | functools.partial):
                     target = getattr(target, "__func__", None) or getattr(target, "func", None)
-                if _is_leaf(target) or (depth and _users_function(target, depth - 1) is not None):
+                if is_leaf(target) or (depth and _users_function(target, depth - 1, is_leaf) is not None):
                     return option
-            elif _is_leaf(option):
+            elif is_leaf(option):
                 return option
-            elif depth and _may_wrap(option) and _users_function(option, depth - 1) is not None:
+            elif depth and _may_wrap(option) and _users_function(option, depth - 1, is_leaf) is not None:
                 return option
     return None
 
@@ -329,10 +364,14 @@ def _held(holder: Any) -> list[Any]:
     wrapped = getattr(holder, "__wrapped__", None) if type(holder).__name__ == "PjitFunction" else None
     if wrapped is not None:
         return [wrapped]
-    try:
-        return list(object.__getattribute__(holder, "__dict__").values())
-    except AttributeError:
-        return []
+    held = list(getattr(holder, "__dict__", {}).values()) if not isinstance(holder, type) else []
+    slots = getattr(type(holder), "__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        try:
+            held.append(object.__getattribute__(holder, name))
+        except AttributeError:
+            continue
+    return held
 
 
 def _may_wrap(value: Any) -> bool:
@@ -341,6 +380,12 @@ def _may_wrap(value: Any) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     return _may_wrap(value) and _is_users(value)
+
+
+def _is_librarys(value: Any) -> bool:
+    if not isinstance(value, FunctionType):
+        return False
+    return str(value.__globals__.get("__name__", "")).partition(".")[0] not in ("jax", "jaxlib")
 
 
 def _names(fun: Any) -> tuple[str, ...]:
@@ -369,15 +414,21 @@ def tell_apart(new: Function, earlier: Sequence[Function]) -> Cause | None:
         if not same:
             return _made_again(new, _closest(new, earlier))
         return _other_key(new, _closest(new, same)) or _method_taken_again(new)
+    # A library makes its own functions anew as a matter of course: what a user can change is first.
     cause = _other_key(new, _closest(new, earlier))
-    if cause is None and not new.primitive and all(old.same != new.same for old in earlier):
+    if cause is not None or new.primitive:
+        return cause
+    if any(_same_callable(new, old) for old in earlier):
+        return _method_taken_again(new)
+    old = _closest(new, earlier)
+    if old.same != new.same or all(layer.kind == "wrapper" for layer in new.layers):
         return _library_function_made_again(new)
-    return cause
+    return _made_again(new, old)
 
 
 def _same_callable(new: Function, old: Function) -> bool:
     return new.same == old.same and all(
-        a.same == b.same for a, b in zip(new.layers, old.layers, strict=True)
+        a.same == b.same for a, b in zip(new.layers, old.layers, strict=False)
     )
 
 
@@ -400,7 +451,7 @@ def _made_again(new: Function, old: Function) -> Cause:
         return _function_made_again(new, old)
     layer, was = next(
         (a, b)
-        for a, b in reversed(list(zip(new.layers, old.layers, strict=True)))
+        for a, b in reversed(list(zip(new.layers, old.layers, strict=False)))
         if a.same != b.same
     )
     around = f"the same `{new.name}`"
@@ -412,7 +463,7 @@ def _made_again(new: Function, old: Function) -> Cause:
             f"partial {_subjects(found)}",
             f"a functools.partial of {around} was made again{values}",
             "make the partial once, outside the loop, or pass "
-            + (f"{_subjects(found)} as an argument" if found else "it to an @fnintern.interned one"),
+            + (f"{_subjects(found)} as an argument" if found else "it by an @fnintern.interned factory"),
         )
     if layer.kind == "method":
         return Cause(
@@ -460,10 +511,9 @@ def _wrapper_made_again(layer: Layer, around: str) -> Cause:
 
 
 def _library_function_made_again(new: Function) -> Cause:
-    library = new.name.rpartition(" of ")[2]
-    text = f"`{new.name}` was made anew"
+    text = f"`{new.name}` of {new.library} was made anew"
     remedy = "keep what the library returned and use it again, or @fnintern.interned on its maker"
-    if library == "jax":
+    if new.library == "jax":
         remedy = "call it inside one jax.jit function, which traces it once"
     return Cause("wrapper", f"library {new.name}", text, remedy)
 
@@ -475,7 +525,8 @@ def _function_made_again(new: Function, old: Function) -> Cause:
         return Cause("function", "object", text, "make the object once, outside the loop")
     found = changes(new.captures, old.captures)
     anew = [layer.name for layer in new.layers if layer.kind == "transform"]
-    if new.traced_for == "jit" and "jit" not in anew:
+    wrappers = [layer for layer in new.layers if layer.kind == "wrapper"]
+    if new.traced_for == "jit" and not wrappers and "jit" not in anew:
         anew.insert(0, "jit")
     with_it = f", and jax.{anew[0]} applied to it anew" if anew else ""
     if found:
@@ -487,11 +538,13 @@ def _function_made_again(new: Function, old: Function) -> Cause:
             f"pass {names} as an argument, or make one function for each value and keep it",
         )
     once = f"make it{' and its jax.' + anew[0] if anew else ''} once, outside the loop"
+    if any(layer.module.startswith("flax.") for layer in wrappers):
+        once += ", and call fnintern.patch_flax()"
     return Cause(
         "function",
         "made again",
         f"{what} was made again by its line with equal captures{with_it}",
-        once + ', or wrap it by fnintern.interned(by="value")',
+        once + '; or wrap it by fnintern.interned(by="value")',
     )
 
 
@@ -521,8 +574,8 @@ def _context_changes(new: _jaxprobe.Key, old: _jaxprobe.Key) -> list[str]:
 
 def _static_changes(new: _jaxprobe.Key, old: _jaxprobe.Key) -> list[str]:
     return changes(
-        [(name, value_of(value)) for name, value in new.statics.items()],
-        [(name, value_of(value)) for name, value in old.statics.items()],
+        [(name, value_of(value, strict=True)) for name, value in new.statics.items()],
+        [(name, value_of(value, strict=True)) for name, value in old.statics.items()],
     )
 
 
@@ -572,9 +625,7 @@ def _other_key(new: Function, old: Function) -> Cause | None:
             kind,
             f"static {subjects}",
             f"another static argument, {text}",
-            f"if it changes often, pass {subjects} as an ordinary argument"
-            if not new.primitive
-            else "keep its sizes fixed, or do this inside one jax.jit function",
+            _static_remedy(new, subjects, text),
         )
     if kind == "structure":
         return Cause(
@@ -584,6 +635,17 @@ def _other_key(new: Function, old: Function) -> Cause | None:
             f"keep the structure of {subjects} the same in every call",
         )
     return _other_aval(new, old, subjects, text)
+
+
+def _static_remedy(new: Function, subjects: str, text: str) -> str:
+    if new.primitive:
+        return "keep its sizes fixed, or do this inside one jax.jit function"
+    if not new.users and "[" in text:  # a path within a library's own argument
+        return "pass the same functions and objects in every call: make them once and keep them"
+    if re.search(r"→ another |→ \(?function |→ jitted | object\b", text):  # equal, had it been kept
+        subjects = _subjects([re.split(r"[.\[]", subject)[0] for subject in subjects.split("`")[1::2]])
+        return f"make {subjects} once and keep it, or @fnintern.interned on its maker"
+    return f"if it changes often, pass {subjects} as an ordinary argument"
 
 
 def _other_aval(new: Function, old: Function, subjects: str, text: str) -> Cause:

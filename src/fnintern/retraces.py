@@ -290,7 +290,7 @@ class Retraces:
         with _lock:
             inherited = self._latest.get(place.execution)
         tally = inherited or self._first
-        if new is not None and (new.users or inherited is None):
+        if miss is not None and new is not None and (new.users or inherited is None):
             try:
                 tally = self._judge(place, miss, new)
             except Exception as error:
@@ -301,27 +301,28 @@ class Retraces:
             self._latest[place.execution] = tally
         return tally
 
-    def _judge(self, place: Place, miss: _jaxprobe.Miss | None, new: Function) -> _Tally:
+    def _judge(self, place: Place, miss: _jaxprobe.Miss, new: Function) -> _Tally:
         definition = _definition(place, new)
         with _lock:
             known = self._functions.setdefault(definition, [])
             earlier = [old for run, old in known if run != place.execution]
             known.append((place.execution, new))
             del known[:-_EARLIER]
-        if not earlier and new.users and miss is not None and not new.layers:
-            earlier = [describe(miss, key) for key in _jaxprobe.live_keys(miss)]
-            # jax may have entered the key that it is about to fill.
-            earlier = [old for old in earlier if tell_apart(new, [old]) is not None]
+        if not earlier and new.users and not new.layers:
+            earlier = _held_by_jax(miss, new)
         if not earlier:
             return self._first
         cause = tell_apart(new, earlier)
+        if cause is None and (held := _held_by_jax(miss, new)):
+            cause = tell_apart(new, held)  # jax has dropped some of what we have seen
         if cause is None:
-            words = _jaxprobe.explain_miss(miss) if miss is not None else ""
-            cause = Cause("other", words, f"jax: {words}", "see what jax says")
+            words = _jaxprobe.explain_miss(miss)
+            cause = Cause("other", words, words, "see what jax says; clear no caches in a loop")
         # One wrapper around several functions, as both branches of a cond, is one cause.
-        one = "" if cause.kind == "wrapper" else (new.name, new.defined)
+        name = f"{new.name} of {new.library}" if new.library else new.name
+        one = "" if cause.kind == "wrapper" else (name, new.defined)
         row = (place.file, place.line, cause.kind, cause.topic, one)
-        return self._charge(row, cause, place, new.name, new.defined)
+        return self._charge(row, cause, place, name, new.defined)
 
     def _compiled_at(self, place: Place, name: str, avals: tuple[Any, ...]) -> _Tally:
         """Where a compilation belongs: to the traces of the same run of the line, if any."""
@@ -403,11 +404,18 @@ def retraces() -> Retraces:
     return Retraces()
 
 
+def _held_by_jax(miss: _jaxprobe.Miss, new: Function) -> list[Function]:
+    """The traces of this very function that jax still has, those of before the report too."""
+    held = [describe(miss, key) for key in _jaxprobe.live_keys(miss)]
+    # jax may have entered the key that it is about to fill.
+    return [old for old in held if tell_apart(new, [old]) is not None]
+
+
 def _definition(place: Place, new: Function) -> Any:
     """What makes two traces traces of the same function."""
     if not new.users:
         # A library's function is shared by every line; each line has its own first trace of it.
-        return (place.path, new.name, new.code)
+        return (place.path, new.name, new.code, new.traced_for)
     layers = tuple((layer.kind, layer.name, layer.module) for layer in new.layers)
     # A wrapper or a partial has no line of its own: it is told by the line that uses it.
     return (new.code, new.file, new.traced_for, layers, place.spot if layers else None)
