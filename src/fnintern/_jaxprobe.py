@@ -13,6 +13,7 @@ those come from the public ``jax.monitoring``. Importing this module imports no 
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import inspect
 import re
 import sys
@@ -26,6 +27,7 @@ import attrs
 __all__ = [
     "Key",
     "Miss",
+    "counts",
     "explain_miss",
     "install",
     "key_of",
@@ -35,9 +37,10 @@ __all__ = [
     "read_miss",
     "short",
     "tree_changes",
-    "when_jax_is_imported",
+    "when_imported",
 ]
 
+_REPORTER: Final = "test_event"
 TRACE_EVENT: Final = "trace_to_jaxpr"
 COMPILE_EVENT: Final = "pxla_cached_compilation"
 LOWERING_SECONDS: Final = "/jax/core/compile/jaxpr_to_mlir_module_duration"
@@ -72,6 +75,11 @@ class Miss:
         return str(getattr(self.debug_info, "func_name", "") or "<unknown>")
 
 
+def counts() -> bool:
+    """Does this jax report its misses where we look for them?"""
+    return callable(getattr(sys.modules.get("jax._src.util"), _REPORTER, None))
+
+
 def install(
     on_event: Callable[[str, FrameType], None], on_seconds: Callable[[str, float, str], None]
 ) -> Callable[[], None]:
@@ -89,7 +97,7 @@ def install(
     jax.monitoring.register_event_duration_secs_listener(duration)
     undo.append(lambda: jax.monitoring.unregister_event_duration_listener(duration))
 
-    original = getattr(sys.modules.get("jax._src.util"), "test_event", None)
+    original = getattr(sys.modules.get("jax._src.util"), _REPORTER, None)
     if original is not None:
 
         def test_event(name: str, *args: Any) -> None:
@@ -100,7 +108,7 @@ def install(
         # partial_eval holds the function under a name of its own. The listener behind it is
         # left alone: whoever imports jax's test_util while we run would overwrite ours.
         for module in ("jax._src.util", "jax._src.interpreters.partial_eval"):
-            undo.append(_replace(sys.modules.get(module), "test_event", original, test_event))
+            undo.append(_replace(sys.modules.get(module), _REPORTER, original, test_event))
 
     def undo_all() -> None:
         for step in reversed(undo):
@@ -122,46 +130,42 @@ def _replace(module: ModuleType | None, name: str, old: Any, new: Any) -> Callab
     return undo
 
 
-class _JaxFinder(MetaPathFinder):
-    """Runs a callback right after ``jax`` itself has been imported, once."""
+class _Finder(MetaPathFinder):
+    """Runs a callback right after one package has been imported, once."""
 
-    def __init__(self, callback: Callable[[], None]) -> None:
+    def __init__(self, name: str, callback: Callable[[], object]) -> None:
+        self._name = name
         self._callback = callback
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "jax":
+        if fullname != self._name:
             return None
         sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is None or spec.loader is None:
-            return spec
-        loader, callback = spec.loader, self._callback
+        spec = importlib.util.find_spec(fullname)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is not None:
 
-        class Loader(type(loader)):  # type: ignore[misc]
-            def __init__(self) -> None:
-                self.__dict__.update(loader.__dict__)
-
-            def exec_module(self, module: ModuleType) -> None:
-                module.__loader__ = spec.loader = loader
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
                 loader.exec_module(module)
-                callback()
+                self._callback()
 
-        spec.loader = Loader()
+            loader.exec_module = exec_module
         return spec
 
 
-def when_jax_is_imported(callback: Callable[[], None]) -> Callable[[], None]:
-    """Call back now if jax is imported, else once it is. Returns what calls that off.
+def when_imported(name: str, callback: Callable[[], object]) -> Callable[[], None]:
+    """Call back now if a package is imported, else once it is. Returns what calls that off.
 
     A script sets ``JAX_PLATFORMS`` before its own ``import jax``; importing it earlier, on the
     script's behalf, would make that too late.
     """
-    if "jax" in sys.modules:
+    if name in sys.modules:
         callback()
         return lambda: None
-    finder = _JaxFinder(callback)
+    finder = _Finder(name, callback)
     sys.meta_path.insert(0, finder)
 
     def undo() -> None:

@@ -318,12 +318,13 @@ def _peel(fun: Any) -> tuple[Layer | None, Any]:
 
 
 def _wrapper_of(fun: Any, name: str, module: str) -> tuple[Layer | None, Any]:
-    if module == "jax._src.traceback_util":  # around every public function of jax
+    # Around every public function of jax, and around what its older transforms are given.
+    if module in ("jax._src.traceback_util", "jax._src.linear_util"):
         return None, next((held for held in _held(fun) if callable(held)), None)
     inner = _users_function(fun, 4)
     if inner is None:  # none of the user's: then what another library wrote
         inner = _users_function(fun, 2, _is_librarys)
-    name = name.partition(".<locals>")[0]
+    name = "pmap" if module == "jax._src.pmap" else name.partition(".<locals>")[0]
     transform = module.partition(".")[0] == "jax" and name in _TRANSFORMS
     if inner is None and transform:
         inner = next((held for held in _held(fun) if callable(held)), None)
@@ -375,7 +376,9 @@ def _held(holder: Any) -> list[Any]:
 
 
 def _may_wrap(value: Any) -> bool:
-    return callable(value) and not isinstance(value, type | types.ModuleType)
+    if isinstance(value, type | types.ModuleType):
+        return False
+    return callable(value) or type(value).__name__ == "WrappedFun"
 
 
 def _is_leaf(value: Any) -> bool:

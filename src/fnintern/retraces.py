@@ -193,7 +193,7 @@ class Retraces:
         self._running = True
         with _lock:
             _active = (*_active, self)
-        self._call_off = _jaxprobe.when_jax_is_imported(_hook)
+        self._call_off = _jaxprobe.when_imported("jax", _hook)
         return self
 
     def __exit__(
@@ -207,6 +207,8 @@ class Retraces:
         self._call_off()
         with _lock:
             self.elapsed = time.perf_counter() - self._started
+            if "jax" in sys.modules and not _jaxprobe.counts():
+                self.problems.append("this jax does not say what it traces: nothing was counted")
             self._running = False
             _active = tuple(report for report in _active if report is not self)
             if not _active:
@@ -259,7 +261,8 @@ class Retraces:
         """Raise unless nothing was traced again.
 
         Raises:
-            AssertionError: there was a re-trace. The message is the table.
+            AssertionError: there was a re-trace, or something that could not be explained and may
+                have been one. The message is the table.
 
         Example:
             >>> import fnintern.retraces
@@ -267,7 +270,7 @@ class Retraces:
             ...     pass
             >>> seen.assert_none()
         """
-        if self._tallies:
+        if self._tallies or self.problems:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
