@@ -92,10 +92,13 @@ def test_nothing_is_hooked_when_off_and_the_very_objects_return() -> None:
 
 
 def test_the_very_objects_return_after_an_exception() -> None:
-    before = hooks()
-    with pytest.raises(KeyError, match="mine"), retraces() as seen:
+    def fails() -> None:
         churn()
         raise KeyError("mine")
+
+    before = hooks()
+    with pytest.raises(KeyError, match="mine"), retraces() as seen:
+        fails()
     assert same(hooks(), before)
     assert seen.rows
 
@@ -310,6 +313,23 @@ def test_a_problem_fails_assert_none(monkeypatch: pytest.MonkeyPatch) -> None:
         churn(1)
     with pytest.raises(AssertionError, match="division by zero"):
         seen.assert_none()
+
+
+def test_a_hostile_callable_is_asked_nothing() -> None:
+    class Hostile:
+        def __getattribute__(self, name: str) -> Any:
+            if name.startswith("__"):
+                return object.__getattribute__(self, name)
+            raise AssertionError("asked for " + name)
+
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    with retraces() as seen:
+        for _ in range(2):
+            jax.lax.map(Hostile(), X)
+    assert seen.problems == []
+    assert "`Hostile` object" in seen.rows[0].cause
 
 
 def test_what_cannot_be_explained_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:

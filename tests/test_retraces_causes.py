@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 import pytest
 from flax import nnx
 
@@ -55,7 +55,8 @@ def only_row(run: Callable[[], Any], text: str) -> Retrace:
     """The one row of a report on `run`, which must be at the line that holds `text`."""
     (row,) = rows(run)
     assert (row.file, row.line) == (__file__, line_of(run, text))
-    assert row.source and text in row.source
+    assert row.source
+    assert text in row.source
     return row
 
 
@@ -177,6 +178,13 @@ def test_changed_capture_is_named_with_both_values() -> None:
     assert row.kind == "function"
     assert row.cause.endswith(": rate: 0.5 → 0.25")
     assert "same" not in row.cause
+    assert "pass `rate` as an argument" in row.remedy
+
+
+def test_changed_global_is_named_as_a_script_has_no_closures() -> None:
+    source = "for rate in (0.5, 0.25): jit(lambda x: (lambda y: y * rate)(x))(X)"
+    (row,) = rows(lambda: exec(compile(source, "<string>", "exec"), {"jit": jax.jit, "X": X}))
+    assert row.cause.endswith(": rate: 0.5 → 0.25")
     assert "pass `rate` as an argument" in row.remedy
 
 

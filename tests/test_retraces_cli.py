@@ -45,7 +45,12 @@ def environment(*paths: object, **more: str) -> dict[str, str]:
 def run(*args: object, tool: bool = True, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     kwargs.setdefault("env", environment())
     return subprocess.run(
-        command(*args, tool=tool), capture_output=True, text=True, timeout=120, check=False, **kwargs
+        command(*args, tool=tool),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **kwargs,
     )
 
 
@@ -91,12 +96,12 @@ def test_program_sees_itself_as_without_the_tool(script: Any) -> None:
 def test_module_sees_itself_as_without_the_tool(script: Any, tmp_path: Path) -> None:
     script("", "package/__init__.py")
     script(
-        """
+        f"""
         import sys
         from . import helper
-        print(__name__, __package__, __file__, sys.argv, sys.path[0] in ("", %r), __spec__.name)
-        """
-        % str(tmp_path),
+        inside = sys.path[0] in ("", {str(tmp_path)!r})
+        print(__name__, __package__, __file__, sys.argv, inside, __spec__.name)
+        """,
         "package/__main__.py",
     )
     script("", "package/helper.py")

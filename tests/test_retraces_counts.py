@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
+import optax  # type: ignore[import-untyped]
 import pytest
 from flax import nnx
 from jax._src import test_util as jtu
@@ -30,19 +30,11 @@ def square(x: Any) -> Any:
     return jnp.sum(x * x)
 
 
-@jax.custom_vjp
-def clipped(x: Any) -> Any:
-    return jnp.sin(x)
-
-
+clipped = jax.custom_vjp(jnp.sin)
 clipped.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (jnp.clip(g * jnp.cos(x), -1, 1),))
 
 
-@jax.custom_jvp
-def smooth(x: Any) -> Any:
-    return jnp.tanh(x)
-
-
+smooth = jax.custom_jvp(jnp.tanh)
 smooth.defjvp(lambda primals, tangents: (jnp.tanh(primals[0]), tangents[0]))
 
 

@@ -148,4 +148,3 @@ def _execution(frame: FrameType) -> int:
         found = next(_executions)
         mark(frame, found)
     return found
-

@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from types import CodeType, FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
 import attrs
@@ -101,7 +101,7 @@ def install(
     if original is not None:
 
         def test_event(name: str, *args: Any) -> None:
-            if name == TRACE_EVENT or name == COMPILE_EVENT:
+            if name in (TRACE_EVENT, COMPILE_EVENT):
                 on_event(name, sys._getframe(1))
             return original(name, *args)  # type: ignore[no-any-return]
 
@@ -231,7 +231,7 @@ def explain_miss(miss: Miss) -> str:
     if not keys:
         return "jax holds no trace of this function any more (cleared, or evicted)"
     try:
-        new = (config.trace_context(), (miss.in_avals, miss.debug_info), {})
+        new: Any = (config.trace_context(), (miss.in_avals, miss.debug_info), {})
         text = min(partial_eval.diff_tracing_cache_keys(new, key) for key in keys)[-1]
     except Exception:  # private, and foreign reprs: a report goes on without it
         return "jax gives no explanation"
@@ -281,9 +281,9 @@ def primitive_name(fun: Any) -> str | None:
 
 
 def _primitive_params(fun: Any) -> dict[str, Any] | None:
-    if not getattr(fun, "_apply_primitive", False):
+    if type(fun) is not FunctionType or not getattr(fun, "_apply_primitive", False):
         return None
-    code: CodeType = fun.__code__
+    code = fun.__code__
     cells = dict(zip(code.co_freevars, fun.__closure__ or (), strict=False))
     params = cells["params"].cell_contents if "params" in cells else None
     return params if isinstance(params, dict) else None
@@ -345,7 +345,9 @@ def tree_changes(new: Key, old: Key, name: Callable[[int], str]) -> list[str]:
     changes = []
     try:
         for path, thing_new, thing_old, _ in private.equality_errors_pytreedef(new.tree, old.tree):
-            entries = [getattr(entry, "idx", getattr(entry, "key", None)) for entry in path[:2]]
+            entries: list[Any] = [
+                getattr(entry, "idx", getattr(entry, "key", None)) for entry in path[:2]
+            ]
             where = "arguments"
             if len(entries) == 2:
                 where = name(entries[1]) if entries[0] == 0 else str(entries[1])

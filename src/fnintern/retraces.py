@@ -30,8 +30,9 @@ from typing import Any, Final
 import attrs
 
 from . import _jaxprobe
+from ._described import Function, describe
 from ._frames import Place, locate, mark
-from .causes import Cause, Function, compiled_again, describe, tell_apart
+from .causes import Cause, compiled_again, tell_apart
 
 __all__ = ["Retrace", "Retraces", "Span", "retraces"]
 
@@ -253,6 +254,13 @@ class Retraces:
         return sum(row.compiles for row in self.rows)
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of tracing, lowering and compiling in the block, first traces too."""
+        with _lock:
+            tallies = [self._first, *self._tallies.values()]
+            return {kind: sum(t.seconds[kind] for t in tallies) for kind in self._first.seconds}
+
+    @property
     def first_seconds(self) -> float:
         """Seconds that first traces, and what follows from them, took."""
         return sum(self._first.seconds.values())
@@ -345,9 +353,7 @@ class Retraces:
         # The user's program goes on; the report says that it is not whole.
         self.problems.append(f"{type(error).__name__}: {error}")
 
-    def _charge(
-        self, row: Any, cause: Cause, place: Place, name: str, defined: str = ""
-    ) -> _Tally:
+    def _charge(self, row: Any, cause: Cause, place: Place, name: str, defined: str = "") -> _Tally:
         with _lock:
             tally = self._tallies.setdefault(row, _Tally(cause, place))
             tally.functions.setdefault(name, defined)
@@ -426,7 +432,8 @@ def _definition(place: Place, new: Function) -> Any:
 
 def _row(tally: _Tally) -> Retrace:
     cause, place = tally.cause, tally.place
-    assert cause is not None and place is not None
+    assert cause is not None
+    assert place is not None
     texts = list(tally.texts)
     return Retrace(
         kind=cause.kind,

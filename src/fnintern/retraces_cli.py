@@ -2,8 +2,8 @@
 
 The program runs in this process as ``__main__``, with its own ``sys.argv`` and ``sys.path[0]``. The
 table goes to standard error when the interpreter exits, after the program's threads and its own
-exit functions; nothing about the exit itself is touched: an exception, ``sys.exit`` and Ctrl-C leave
-as they would have. jax is not imported before the program imports it.
+exit functions. Nothing about the exit itself is touched: an exception, ``sys.exit`` and Ctrl-C
+leave as they would have. jax is not imported before the program imports it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import attrs
 
@@ -53,9 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     seen = retraces()
     _at_exit(seen, options)
     module = ModuleType("__main__")
-    module.__dict__["__builtins__"] = builtins
-    if "__annotations__" in vars(sys.modules["__main__"]):  # up to Python 3.13
-        module.__dict__["__annotations__"] = {}
+    namespace = vars(module)
+    namespace["__builtins__"] = builtins
+    if sys.version_info < (3, 14):  # where every __main__ has some
+        namespace["__annotations__"] = {}
     code = None
     # No `with`: the report is to see the threads that go on when the program's last line is done.
     seen.__enter__()
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _load(options, module)
         sys.argv[:] = [options.program if not options.as_module else str(module.__file__), *rest]
         sys.modules["__main__"] = module
-        exec(code, module.__dict__)
+        exec(code, namespace)
     except SystemExit:
         raise
     except BaseException:
@@ -115,7 +116,7 @@ def _load(options: argparse.Namespace, module: ModuleType) -> CodeType:
     return compile(source, module.__file__, "exec", dont_inherit=True)
 
 
-def _module_code(name: str, module: ModuleType, error: Any) -> CodeType:
+def _module_code(name: str, module: ModuleType, error: Callable[[str], NoReturn]) -> CodeType:
     try:
         if name == "__main__":  # of a directory or a zip file
             spec = importlib.machinery.PathFinder.find_spec(name, [sys.path[0]])
@@ -125,13 +126,10 @@ def _module_code(name: str, module: ModuleType, error: Any) -> CodeType:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except ImportError as problem:
         error(f"cannot import {name!r}: {problem}")
-    code = None
-    if spec is not None and hasattr(spec.loader, "get_code"):
-        code = spec.loader.get_code(spec.name)
-    if spec is None or code is None:
+    get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
+    code = get_code(spec.name) if spec is not None and get_code is not None else None
+    if spec is None or not isinstance(code, CodeType):
         error(f"no module named {name!r} that can be run")
-    assert spec is not None
-    assert code is not None
     module.__file__ = spec.origin
     module.__spec__ = spec
     module.__loader__ = spec.loader
@@ -160,7 +158,9 @@ def _patch_when_imported(names: Sequence[str]) -> None:
     for name in names:
         patch = getattr(fnintern, _PATCHES[name], None)
         if patch is None:
-            message = f"--patch {name}: this fnintern has no {_PATCHES[name]}(), which it would call"
+            message = (
+                f"--patch {name}: this fnintern has no {_PATCHES[name]}(), which it would call"
+            )
             raise SystemExit(message)
         # The patch imports flax, and that jax: not before the program has said how.
         _jaxprobe.when_imported(name, patch)

@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from .retraces import Retrace, Retraces
 
-__all__ = ["plain", "print_table"]
+__all__ = ["plain", "print_table", "relative", "summary"]
 
 _WIDTH = 80
-_HEAD = f"{'#':>3}  {'line':<28} {'calls':>5} {'traces':>6} {'compiles':>8} {'trace':>7} {'lower':>7} {'compile':>7}"
+_HEAD = (
+    f"{'#':>3}  {'line':<28} {'calls':>5} {'traces':>6} {'compiles':>8}"
+    f" {'trace':>7} {'lower':>7} {'compile':>7}"
+)
 
 
 def plain(report: Retraces, top: int | None = None) -> str:
     """The table as text, at most 80 columns wide where no name is longer than that."""
     rows = report.rows
     if not rows:
-        return _summary(report, rows)
-    lines = [_summary(report, rows), "", _HEAD]
+        return summary(report, rows)
+    lines = [summary(report, rows), "", _HEAD]
     for number, row in enumerate(rows[:top], 1):
-        where = _shorten(f"{_relative(row.file)}:{row.line}", 28)
+        where = _shorten(f"{relative(row.file)}:{row.line}", 28)
         lines.append(
             f"{number:>3}  {where:<28} {row.calls:>5} {row.traces:>6} {row.compiles:>8}"
             f" {row.tracing:>6.2f}s {row.lowering:>6.2f}s {row.compiling:>6.2f}s"
@@ -60,13 +63,13 @@ def _rich(report: Retraces, top: int | None) -> Any:
 
     rows = report.rows
     if not rows:
-        return Text(_summary(report, rows), style="green")
-    table = Table(title=_summary(report, rows), title_justify="left", title_style="bold")
+        return Text(summary(report, rows), style="green")
+    table = Table(title=summary(report, rows), title_justify="left", title_style="bold")
     table.add_column("line, cause, remedy", ratio=1, overflow="fold")
     for name in ("calls", "traces", "compiles", "seconds"):
         table.add_column(name, justify="right")
     for row in rows[:top]:
-        text = Text(f"{_relative(row.file)}:{row.line}\n", style="bold cyan")
+        text = Text(f"{relative(row.file)}:{row.line}\n", style="bold cyan")
         styles = {"cause": "yellow", "remedy": "green"}
         for label, note in _notes(row):
             text.append(f"{label}: ", style="dim")
@@ -80,7 +83,7 @@ def _rich(report: Retraces, top: int | None) -> Any:
 
 
 def _notes(row: Retrace) -> list[tuple[str, str]]:
-    defined = f" ({_relative(row.defined)})" if row.defined else ""
+    defined = f" ({relative(row.defined)})" if row.defined else ""
     notes = [("function", row.function + defined)]
     if row.source:
         notes.append(("code", _shorten(row.source, _WIDTH - 15, keep_end=False)))
@@ -89,7 +92,8 @@ def _notes(row: Retrace) -> list[tuple[str, str]]:
     return [*notes, ("remedy", row.remedy)]
 
 
-def _summary(report: Retraces, rows: list[Retrace]) -> str:
+def summary(report: Retraces, rows: list[Retrace]) -> str:
+    """The report in two lines; in one if there is nothing to tell."""
     first = report.traces - sum(row.traces for row in rows)
     compiles = report.compiles - sum(row.compiles for row in rows)
     problems = f"\n(not explained: {report.problems[0]})" if report.problems else ""
@@ -105,7 +109,8 @@ def _summary(report: Retraces, rows: list[Retrace]) -> str:
     )
 
 
-def _relative(path: str) -> str:
+def relative(path: str) -> str:
+    """A path as one would type it here."""
     here = os.path.join(os.getcwd(), "")
     return path.removeprefix(here)
 
