@@ -118,6 +118,24 @@ def test_nested_blocks_make_a_report_each_and_hook_once() -> None:
     assert (outer.traces, [row.calls for row in outer.rows]) == (5, [4])
 
 
+def test_a_block_begun_inside_a_trace_counts_what_it_sees() -> None:
+    reports = []
+
+    def step(x: Any) -> Any:
+        with retraces() as inner:
+            y = jax.lax.map(lambda v: v + 1, x)
+        reports.append(inner)
+        return y
+
+    with retraces() as outer:
+        jax.jit(step)(X)
+    jax.jit(lambda x: step(x) + 1)(X)
+    within, alone = reports
+    assert 0 < within.traces < outer.traces
+    assert within.compiles == 0
+    assert alone.traces > 0
+
+
 def test_blocks_may_overlap() -> None:
     before = hooks()
     first, second = retraces(), retraces()
@@ -308,7 +326,7 @@ def test_a_recursive_repr_or_a_hostile_eq_is_never_called() -> None:
 
 
 def test_a_problem_fails_assert_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fnintern.retraces.describe", lambda *_: 1 / 0)
+    monkeypatch.setattr("fnintern._recorder.describe", lambda *_: 1 / 0)
     with retraces() as seen:
         churn(1)
     with pytest.raises(AssertionError, match="division by zero"):
@@ -332,11 +350,22 @@ def test_a_hostile_callable_is_asked_nothing() -> None:
     assert "`Hostile` object" in seen.rows[0].cause
 
 
+def test_an_error_of_ours_never_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise LookupError("lost")
+
+    monkeypatch.setattr("fnintern._recorder.locate", fails)
+    with retraces() as seen:
+        churn(1)
+    assert seen.problems
+    assert set(seen.problems) == {"LookupError: lost"}
+
+
 def test_what_cannot_be_explained_is_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise LookupError("unknown jax")
 
-    monkeypatch.setattr("fnintern.retraces.describe", fails)
+    monkeypatch.setattr("fnintern._recorder.describe", fails)
     with retraces() as seen:
         churn(2)
     assert seen.traces == 2
@@ -344,7 +373,7 @@ def test_what_cannot_be_explained_is_counted_and_said(monkeypatch: pytest.Monkey
     assert "not explained: LookupError: unknown jax" in str(seen)
 
 
-@pytest.mark.parametrize("name", ["_cached", "_context", "_statics", "_tree"])
+@pytest.mark.parametrize("name", ["_cached", "context_names", "_statics", "_tree"])
 def test_a_missing_private_detail_costs_a_column(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

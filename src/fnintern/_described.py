@@ -108,7 +108,7 @@ def _identity(fun: Any) -> Same:
 
 
 def _code_of(fun: Any) -> CodeType | None:
-    """The code that a call runs. Asks the class, since an instance may answer by code of its own."""
+    """The code that a call runs. Asks the class: an instance may answer by code of its own."""
     if isinstance(fun, FunctionType):
         return fun.__code__
     calls = (vars(cls)["__call__"] for cls in type(fun).__mro__ if "__call__" in vars(cls))
@@ -179,7 +179,7 @@ def _users_function(holder: Any, depth: int, is_leaf: Callable[[Any], bool] | No
     """What `holder` directly holds that is, or leads to, a function of the user's."""
     is_leaf = is_leaf or _is_leaf
     for held in _held(holder):
-        content = held() if isinstance(held, weakref.ref) else held
+        content: Any = held() if isinstance(held, weakref.ref) else held
         for option in content[:8] if type(content) in (tuple, list) else (content,):
             inner = _bound(option)
             if is_leaf(inner):

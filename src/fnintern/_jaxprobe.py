@@ -12,6 +12,7 @@ those come from the public ``jax.monitoring``. Importing this module imports no 
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import importlib.util
 import inspect
@@ -27,6 +28,7 @@ import attrs
 __all__ = [
     "Key",
     "Miss",
+    "context_names",
     "counts",
     "explain_miss",
     "install",
@@ -47,15 +49,27 @@ LOWERING_SECONDS: Final = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 COMPILE_SECONDS: Final = "/jax/core/compile/backend_compile_duration"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Key:
-    """What jax compares two traces of one function by. Dropped with the report's last ``with``."""
+    """What jax compares two traces of one function by. Let go of with the report's block.
 
-    avals: tuple[Any, ...]
+    What costs is worked out only when two keys are compared, as most never are.
+    """
+
+    in_avals: Any
     names: tuple[str, ...]
-    tree: Any
     statics: dict[str, Any]
-    context: tuple[tuple[str, Any], ...]
+    context: Any  # the values of jax's settings, in the order of context_names()
+
+    @functools.cached_property
+    def avals(self) -> tuple[Any, ...]:
+        """The abstract arguments, without the static ones."""
+        return tuple(getattr(self.in_avals, "vals", self.in_avals))
+
+    @functools.cached_property
+    def tree(self) -> Any:
+        """Their structure; None where they have none."""
+        return _tree(self.in_avals)
 
 
 @attrs.frozen(eq=False)
@@ -197,11 +211,10 @@ def key_of(miss: Miss) -> Key:
 
 def _key(fun: Any, in_avals: Any, debug_info: Any, context: Sequence[Any] | None) -> Key:
     return Key(
-        avals=tuple(getattr(in_avals, "vals", ())),
+        in_avals=in_avals,
         names=tuple(getattr(debug_info, "arg_names", None) or ()),
-        tree=_tree(in_avals),
         statics=dict(_statics(fun, in_avals)),
-        context=_context(context),
+        context=_context() if context is None else context,
     )
 
 
@@ -238,14 +251,21 @@ def explain_miss(miss: Miss) -> str:
     return f"jax says: {' '.join(str(text).split())}"
 
 
-def _context(values: Sequence[Any] | None) -> tuple[tuple[str, Any], ...]:
+def _context() -> Any:
     config: Any = sys.modules.get("jax._src.config")
     try:
-        values = config.trace_context() if values is None else values
-        names: Iterator[str] = iter(config.trace_context_names())
+        return config.trace_context()
+    except AttributeError:
+        return ()
+
+
+def context_names() -> tuple[str, ...]:
+    """The names of jax's settings that a trace depends on."""
+    config: Any = sys.modules.get("jax._src.config")
+    try:
+        return tuple(config.trace_context_names())
     except (AttributeError, NotImplementedError):
         return ()
-    return tuple(zip(names, values, strict=False))
 
 
 def _tree(in_avals: Any) -> Any:

@@ -1,8 +1,8 @@
 """What a function captures, as text to show and tokens to compare.
 
-A value is described once, when the function that captures it is traced, and compared later with that
-of another trace. A description holds text, numbers and weak references, and so keeps nothing of the
-user's alive; no ``__eq__`` and no ``__repr__`` of the user's is ever called.
+A value is described once, when the function that captures it is traced, and is compared later with
+that of another trace. A description holds text, numbers and weak references, and so keeps nothing
+of the user's alive; no ``__eq__`` and no ``__repr__`` of the user's is ever called.
 """
 
 from __future__ import annotations

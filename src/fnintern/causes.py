@@ -1,7 +1,7 @@
 """Why a function was traced again: how it differs from the last time, and what to change.
 
-Two descriptions of a function (:mod:`fnintern._described`) are told apart. Static arguments and tree
-structures are compared as jax's own cache compares them.
+Two descriptions of a function (:mod:`fnintern._described`) are told apart. Tree structures and
+settings are compared as jax's own cache compares them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def tell_apart(new: Function, earlier: Sequence[Function]) -> Cause | None:
     if new.users:
         same = [old for old in earlier if _same_callable(new, old)]
         if not same:
-            return _made_again(new, _closest(new, earlier))
+            return _made_again(new, earlier[-1])
         return _other_key(new, _closest(new, same)) or _method_taken_again(new)
     # A library makes its own functions anew as a matter of course: what a user can change is first.
     cause = _other_key(new, _closest(new, earlier))
@@ -209,9 +209,13 @@ def _key_changes(new: Function, old: Function) -> list[tuple[str, list[str]]]:
 
 
 def _context_changes(new: _jaxprobe.Key, old: _jaxprobe.Key) -> list[str]:
+    if new.context == old.context:
+        return []
     return [
         f"{name.removeprefix('jax_')}: {cut(str(was))} → {cut(str(value))}"
-        for (name, value), (_, was) in zip(new.context, old.context, strict=False)
+        for name, value, was in zip(
+            _jaxprobe.context_names(), new.context, old.context, strict=False
+        )
         if value is not was and value != was
     ]
 

@@ -175,7 +175,7 @@ def _at_exit(seen: Retraces, options: argparse.Namespace) -> None:
     def report() -> None:
         if os.getpid() != pid:  # a fork of the program
             return
-        seen.__exit__(None, None, None)
+        seen.stop()
         print_table(seen, sys.stderr, options.top)
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
