@@ -1,6 +1,6 @@
 """What a report costs a traced call: the same calls with and without one, interleaved.
 
-Run as ``python benchmarks/retraces_overhead.py``. Prints a ratio's median and quartiles over rounds;
+Run as ``python benchmarks/retraces_overhead.py``. Prints a ratio, median and quartiles over rounds;
 1.05 is five percent. Only calls that trace pay anything, so all of these do.
 """
 
