@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -20,7 +21,7 @@ from jax._src import monitoring as private_monitoring
 from jax._src import util
 from jax._src.interpreters import partial_eval
 
-from fnintern import _frames
+from fnintern import _frames, _jaxprobe, _recorder
 from fnintern.retraces import Retraces, retraces
 
 X = jnp.arange(4.0)
@@ -228,15 +229,16 @@ def test_a_report_keeps_only_text_and_numbers() -> None:
     assert {"Retraces", "Cause", "Span"} <= {kind.__name__ for kind in found}
 
 
-def test_frames_are_left_as_they_were_for_a_debugger() -> None:
-    calls = []
+def test_a_debugger_sees_every_line_that_it_saw_without() -> None:
+    """The frames that we mark are jax's, in the slot where a debugger keeps its own hook."""
+    calls: list[tuple[str, str, int]] = []
 
     def tracer(frame: Any, event: str, arg: Any) -> Any:
-        if frame.f_code is churn.__code__:
-            calls.append(event)
+        if frame.f_code.co_filename.endswith(("traceback_util.py", "partial_eval.py")):
+            calls.append((frame.f_code.co_name, event, frame.f_lineno))
         return tracer
 
-    def lines() -> list[str]:
+    def lines() -> list[tuple[str, str, int]]:
         calls.clear()
         previous = sys.gettrace()
         sys.settrace(tracer)
@@ -246,9 +248,11 @@ def test_frames_are_left_as_they_were_for_a_debugger() -> None:
             sys.settrace(previous)
         return list(calls)
 
+    lines()
     without = lines()
     with retraces() as seen:
         assert lines() == without
+    assert without
     assert [row.calls for row in seen.rows] == [2]
 
 
@@ -405,6 +409,19 @@ def test_seconds_are_those_of_the_block() -> None:
     assert row.lowering > 0
     assert row.compiling > 0
     assert row.seconds + seen.first_seconds <= seen.elapsed
+
+
+def test_seconds_traced_while_lowering_are_not_counted_as_lowering() -> None:
+    with retraces():
+        now = time.perf_counter()
+        _recorder._local.finished.extend([(now - 9, now - 8), (now - 2, now - 1)])
+        _recorder._on_seconds(_jaxprobe.LOWERING_SECONDS, 3.0, "step")
+        waiting = _recorder._local.waiting
+        _recorder._local.waiting = None
+    assert waiting is not None
+    *_, seconds, own = waiting
+    assert seconds == 3.0
+    assert own == pytest.approx(2.0)
 
 
 def test_assert_none_shows_the_table() -> None:

@@ -129,8 +129,8 @@ class Retraces:
         """The re-traces, those that cost the most seconds first.
 
         Example:
-            >>> import fnintern.retraces
-            >>> with fnintern.retraces.retraces() as seen:
+            >>> from fnintern.retraces import retraces
+            >>> with retraces() as seen:
             ...     pass
             >>> seen.rows
             []
@@ -177,8 +177,8 @@ class Retraces:
                 have been one. The message is the table.
 
         Example:
-            >>> import fnintern.retraces
-            >>> with fnintern.retraces.retraces() as seen:
+            >>> from fnintern.retraces import retraces
+            >>> with retraces() as seen:
             ...     pass
             >>> seen.assert_none()
         """
@@ -211,8 +211,8 @@ def retraces() -> Retraces:
         A context manager that gives a :class:`Retraces`.
 
     Example:
-        >>> import fnintern.retraces
-        >>> with fnintern.retraces.retraces() as seen:
+        >>> from fnintern.retraces import retraces
+        >>> with retraces() as seen:
         ...     pass
         >>> print(seen)
         no re-traces (0 first traces, 0 compilations)
