@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -200,6 +201,44 @@ def test_changed_default_is_named() -> None:
     row = only_row(run, "jax.jit(body)")
     assert row.cause.endswith(": factor: 1 → 2")
     assert row.defined == f"{__file__}:{line_of(run, 'def body')}"
+
+
+VALUES: dict[str, tuple[Any, Any]] = {
+    "value: 1 → True": (1, True),
+    "value: 0.0 → -0.0": (0.0, -0.0),
+    "value: 'a' → 'b'": ("a", "b"),
+    "value: (1, 'a') → (1, 'b')": ((1, "a"), (1, "b")),
+    "value['k']: 1 → 2": ({"k": 1}, {"k": 2}),
+    "value: None → 3": (None, 3),
+    "value: int of 16610 bits → another int of 16610 bits": (10**5000, 10**5000 + 1),
+    f"value: '{'a' * 38}… → another '{'a' * 38}…": ("a" * 9999 + "b", "a" * 9999 + "c"),
+    "value: sum → max": (sum, max),
+    "value: int → float": (int, float),
+}
+
+
+@pytest.mark.parametrize("change", VALUES)
+def test_captured_values_are_shown(change: str) -> None:
+    def run() -> None:
+        for value in VALUES[change]:
+            jax.jit(lambda x: (x, value)[0])(X)
+
+    assert only_row(run, "jax.jit(lambda").cause.partition("anew: ")[2] == change
+
+
+@dataclasses.dataclass
+class Mapped:
+    value: Any = dataclasses.field(
+        default_factory=functools.partial(jax.lax.map, square, np.ones((3, 1), np.float32))
+    )
+
+
+def test_code_that_a_dataclass_generates_is_nobodys_line() -> None:
+    def run() -> None:
+        for _ in range(2):
+            Mapped()
+
+    assert only_row(run, "Mapped()").kind == "wrapper"
 
 
 def test_changed_array_is_another_array() -> None:

@@ -121,7 +121,7 @@ def locate(frame: FrameType | None, trace_code: CodeType | None) -> Place:
         if code is trace_code and enclosing is None:
             enclosing = mark_of(frame)
         if spot is None:
-            if is_user_file(code.co_filename):
+            if _is_users(frame):
                 spot, callee, in_tree_map = frame, below, True
             path += (id(code), frame.f_lasti)
         elif in_tree_map:
@@ -140,6 +140,14 @@ def locate(frame: FrameType | None, trace_code: CodeType | None) -> Place:
         execution=0 if enclosing is not None else _execution(callee or spot),
         enclosing=enclosing,
     )
+
+
+def _is_users(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    # What a module has generated, as a dataclass its __init__, is no line that anyone wrote.
+    if name.startswith("<") and "__file__" in frame.f_globals:
+        return False
+    return is_user_file(name)
 
 
 def _execution(frame: FrameType) -> int:

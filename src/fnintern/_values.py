@@ -62,8 +62,10 @@ class Value:
 def value_of(value: Any, depth: int = 6, *, strict: bool = False) -> Value:
     """Describe one captured value. Equal functions are equal, unless `strict`: jax's view."""
     kind = type(value)
-    if value is None or value is ... or kind in (bool, int, float, complex, str, bytes):
-        return Value((kind.__name__, repr(value)), cut(repr(value)))
+    if value is None or value is ... or kind in (bool, float, complex):
+        return Value((kind.__name__, repr(value)), repr(value))
+    if kind in (int, str, bytes):
+        return _long(value)
     if depth and kind in (tuple, list, dict) and len(value) <= 64:
         return _container(value, depth - 1, strict)
     if depth and isinstance(value, tuple) and hasattr(kind, "_fields") and len(value) <= 64:
@@ -84,6 +86,16 @@ def value_of(value: Any, depth: int = 6, *, strict: bool = False) -> Value:
     if isinstance(value, types.ModuleType | type | types.BuiltinFunctionType):
         return Value(Same(value), cut(str(getattr(value, "__name__", kind.__name__))))
     return _array_or_object(value)
+
+
+def _long(value: int | str | bytes) -> Value:
+    """A number or a text, which may be so long that it is neither shown nor kept whole."""
+    kind = type(value).__name__
+    if isinstance(value, int):
+        text = str(value) if value.bit_length() < 256 else f"int of {value.bit_length()} bits"
+        return Value((kind, value), cut(text))
+    token = (kind, value) if len(value) <= 256 else (kind, len(value), hash(value))
+    return Value(token, cut(repr(value[:_TEXT])))
 
 
 def _container(value: Any, depth: int, strict: bool) -> Value:

@@ -99,7 +99,7 @@ def _load(options: argparse.Namespace, module: ModuleType) -> CodeType:
     """The program's code, and in `module` what is to be known about it."""
     name = options.program
     if options.as_module:
-        sys.path[0] = os.getcwd()
+        _first_on_path(os.getcwd())
         return _module_code(name, module, options.error)
     if os.path.isdir(name) or name.endswith((".zip", ".pyz")):
         sys.path[0] = name
@@ -109,11 +109,17 @@ def _load(options: argparse.Namespace, module: ModuleType) -> CodeType:
             source = file.read()
     except OSError as error:
         options.error(f"cannot read {name!r}: {error.strerror}")
-    sys.path[0] = os.path.dirname(os.path.realpath(name))
+    _first_on_path(os.path.dirname(os.path.realpath(name)))
     module.__file__ = os.path.abspath(name)
     module.__spec__ = None
     # dont_inherit: our own __future__ imports are not to leak in.
     return compile(source, module.__file__, "exec", dont_inherit=True)
+
+
+def _first_on_path(directory: str) -> None:
+    # Python -P leaves the first entry out, then: there is none of ours to replace.
+    if not sys.flags.safe_path:
+        sys.path[0] = directory
 
 
 def _module_code(name: str, module: ModuleType, error: Callable[[str], NoReturn]) -> CodeType:
