@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from fnintern.retraces import retraces
+from fnintern import retraces
 
 ROUNDS = 15
 CALLS = 8

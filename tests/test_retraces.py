@@ -21,8 +21,8 @@ from jax._src import monitoring as private_monitoring
 from jax._src import util
 from jax._src.interpreters import partial_eval
 
-from fnintern import _frames, _jaxprobe, _recorder
-from fnintern.retraces import Retraces, retraces
+from fnintern import Retraces, retraces
+from fnintern.retracing import frames, jaxprobe, recorder
 
 X = jnp.arange(4.0)
 
@@ -50,7 +50,9 @@ def same(first: list[Any], second: list[Any]) -> bool:
 
 
 def test_importing_imports_neither_jax_nor_flax() -> None:
-    code = "import sys, fnintern.retraces; print({'jax', 'flax', 'rich'} & set(sys.modules))"
+    code = (
+        "import sys, fnintern.retracing.report; print({'jax', 'flax', 'rich'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 
@@ -58,7 +60,7 @@ def test_importing_imports_neither_jax_nor_flax() -> None:
 def test_a_block_without_jax_imports_no_jax() -> None:
     code = (
         "import sys\n"
-        "from fnintern.retraces import retraces\n"
+        "from fnintern import retraces\n"
         "before = list(sys.meta_path)\n"
         "with retraces() as seen: assert 'jax' not in sys.modules\n"
         "assert 'jax' not in sys.modules and sys.meta_path == before\n"
@@ -71,7 +73,7 @@ def test_a_block_without_jax_imports_no_jax() -> None:
 def test_jax_imported_inside_the_block_is_watched() -> None:
     code = (
         "import sys\n"
-        "from fnintern.retraces import retraces\n"
+        "from fnintern import retraces\n"
         "with retraces() as seen:\n"
         "    import jax\n"
         "    for _ in range(3): jax.jit(lambda x: x)(1.0)\n"
@@ -265,12 +267,12 @@ def test_code_typed_in_is_the_users() -> None:
 
 
 def test_users_files_are_told_from_libraries() -> None:
-    assert _frames.is_user_file(__file__)
-    assert _frames.is_user_file("<stdin>")
-    assert not _frames.is_user_file(str(jax.__file__))
-    assert not _frames.is_user_file(str(json.__file__))
-    assert not _frames.is_user_file(_frames.__file__)
-    assert not _frames.is_user_file("<frozen importlib._bootstrap>")
+    assert frames.is_user_file(__file__)
+    assert frames.is_user_file("<stdin>")
+    assert not frames.is_user_file(str(jax.__file__))
+    assert not frames.is_user_file(str(json.__file__))
+    assert not frames.is_user_file(frames.__file__)
+    assert not frames.is_user_file("<frozen importlib._bootstrap>")
 
 
 def test_threads_that_trace_at_once_agree_with_each_other() -> None:
@@ -330,7 +332,7 @@ def test_a_recursive_repr_or_a_hostile_eq_is_never_called() -> None:
 
 
 def test_a_problem_fails_assert_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fnintern._recorder.describe", lambda *_: 1 / 0)
+    monkeypatch.setattr("fnintern.retracing.recorder.describe", lambda *_: 1 / 0)
     with retraces() as seen:
         churn(1)
     with pytest.raises(AssertionError, match="division by zero"):
@@ -358,7 +360,7 @@ def test_an_error_of_ours_never_reaches_the_program(monkeypatch: pytest.MonkeyPa
     def fails(*_: Any) -> Any:
         raise LookupError("lost")
 
-    monkeypatch.setattr("fnintern._recorder.locate", fails)
+    monkeypatch.setattr("fnintern.retracing.recorder.locate", fails)
     with retraces() as seen:
         churn(1)
     assert seen.problems
@@ -369,7 +371,7 @@ def test_what_cannot_be_explained_is_counted_and_said(monkeypatch: pytest.Monkey
     def fails(*_: Any) -> Any:
         raise LookupError("unknown jax")
 
-    monkeypatch.setattr("fnintern._recorder.describe", fails)
+    monkeypatch.setattr("fnintern.retracing.recorder.describe", fails)
     with retraces() as seen:
         churn(2)
     assert seen.traces == 2
@@ -382,7 +384,7 @@ def test_a_missing_private_detail_costs_a_column(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = {"_tree": None}.get(name, ())
-    monkeypatch.setattr(f"fnintern._jaxprobe.{name}", lambda *_: nothing)
+    monkeypatch.setattr(f"fnintern.retracing.jaxprobe.{name}", lambda *_: nothing)
     with retraces() as seen:
         churn(2)
     assert [row.calls for row in seen.rows] == [1]
@@ -392,7 +394,7 @@ def test_a_missing_private_detail_costs_a_column(
 def test_a_jax_that_does_not_count_is_said_and_not_taken_for_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fnintern._jaxprobe._REPORTER", "no_such_name")
+    monkeypatch.setattr("fnintern.retracing.jaxprobe._REPORTER", "no_such_name")
     with retraces() as seen:
         churn(2)
     assert (seen.traces, seen.rows) == (0, [])
@@ -414,10 +416,10 @@ def test_seconds_are_those_of_the_block() -> None:
 def test_seconds_traced_while_lowering_are_not_counted_as_lowering() -> None:
     with retraces():
         now = time.perf_counter()
-        _recorder._local.finished.extend([(now - 9, now - 8), (now - 2, now - 1)])
-        _recorder._on_seconds(_jaxprobe.LOWERING_SECONDS, 3.0, "step")
-        waiting = _recorder._local.waiting
-        _recorder._local.waiting = None
+        recorder._local.finished.extend([(now - 9, now - 8), (now - 2, now - 1)])
+        recorder._on_seconds(jaxprobe.LOWERING_SECONDS, 3.0, "step")
+        waiting = recorder._local.waiting
+        recorder._local.waiting = None
     assert waiting is not None
     *_, seconds, own = waiting
     assert seconds == 3.0

@@ -15,7 +15,7 @@ import optax  # type: ignore[import-untyped]
 import pytest
 from flax import nnx
 
-from fnintern.retraces import Retrace, retraces
+from fnintern import Retrace, retraces
 
 X = jnp.arange(4.0)
 

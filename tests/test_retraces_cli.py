@@ -17,7 +17,7 @@ import pytest
 
 import fnintern
 
-TOOL = "import sys; from fnintern.retraces_cli import main; sys.exit(main(sys.argv[1:]))"
+TOOL = "import sys; from fnintern.retracing.cli import main; sys.exit(main(sys.argv[1:]))"
 CHURN = "import jax\nfor _ in range(3):\n    jax.jit(lambda x: x + 1)(1.0)\n"
 
 
@@ -273,16 +273,6 @@ def test_wrong_arguments_are_told(args: list[str], message: str) -> None:
     assert message in done.stderr
 
 
-@pytest.mark.skipif(hasattr(fnintern, "patch_flax"), reason="this fnintern can patch flax")
-def test_patch_that_is_missing_is_told(script: Any) -> None:
-    done = run("--patch", "flax", script(CHURN))
-    assert done.returncode == 1
-    assert "no patch_flax()" in done.stderr
-
-
-@pytest.mark.skipif(
-    not hasattr(fnintern, "patch_flax"), reason="this fnintern has no patch_flax yet"
-)
 def test_patch_flax_shows_what_it_saves(script: Any) -> None:
     path = script(
         """

@@ -15,7 +15,7 @@ import pytest
 from flax import nnx
 from jax._src import test_util as jtu
 
-from fnintern.retraces import Retraces, retraces
+from fnintern import Retraces, retraces
 
 Program = Callable[[], Any]
 PROGRAMS: dict[str, Program] = {}

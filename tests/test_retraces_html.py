@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from fnintern.retraces import Retraces, retraces
-from fnintern.retraces_html import page
+from fnintern import Retraces, retraces
+from fnintern.retracing.html import page
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""

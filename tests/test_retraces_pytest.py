@@ -23,7 +23,7 @@ def outcomes(pytester: pytest.Pytester) -> object:
     def run(source: str, *args: str) -> pytest.RunResult:
         pytester.makepyfile(CHURN + source)
         # In an environment where fnintern is not installed there is no entry point to load it by.
-        loaded = [] if _installed() else ["-p", "fnintern.pytest_plugin"]
+        loaded = [] if _installed() else ["-p", "fnintern.retracing.pytest_plugin"]
         return pytester.runpytest_subprocess(*loaded, "--strict-markers", *args)
 
     return run
@@ -32,7 +32,9 @@ def outcomes(pytester: pytest.Pytester) -> object:
 def _installed() -> bool:
     from importlib.metadata import entry_points
 
-    return any(e.value == "fnintern.pytest_plugin" for e in entry_points(group="pytest11"))
+    return any(
+        e.value == "fnintern.retracing.pytest_plugin" for e in entry_points(group="pytest11")
+    )
 
 
 def test_fixture_gives_the_report(outcomes: object) -> None:
@@ -126,11 +128,11 @@ def test_wrong():
 
 def test_loading_the_plugin_imports_no_jax(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import sys\ndef test_none(): assert 'jax' not in sys.modules")
-    loaded = [] if _installed() else ["-p", "fnintern.pytest_plugin"]
+    loaded = [] if _installed() else ["-p", "fnintern.retracing.pytest_plugin"]
     pytester.runpytest_subprocess(*loaded).assert_outcomes(passed=1)
 
 
 def test_plugin_is_loaded_by_its_entry_point() -> None:
     if not _installed():
         pytest.skip("fnintern is not installed here, only on the path")
-    assert "fnintern.pytest_plugin" in sys.modules
+    assert "fnintern.retracing.pytest_plugin" in sys.modules

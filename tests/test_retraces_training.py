@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fnintern
-from fnintern.retraces import Retraces, retraces
+from fnintern import Retraces, retraces
 
 DATA = """
 import jax, jax.numpy as jnp, numpy as np, optax
@@ -122,12 +122,9 @@ def test_nnx_cond_in_an_eager_loop_is_the_first_row(tmp_path: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.skipif(
-    not hasattr(fnintern, "patch_flax"), reason="this fnintern has no patch_flax yet"
-)
 def test_patch_flax_brings_it_to_none(tmp_path: Path) -> None:
     _, before = train(NNX, tmp_path / "train.py")
-    with fnintern.patch_flax():  # type: ignore[attr-defined, unused-ignore]
+    with fnintern.patch_flax():
         seen, after = train(NNX, tmp_path / "train.py")
     seen.assert_none()
     assert after == before

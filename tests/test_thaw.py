@@ -72,8 +72,8 @@ def attribute(w: Any) -> Any:
 
 
 def in_containers(w: Any) -> Any:
-    box = {"a": [w, (w, 1)], "b": collections.deque([w])}
-    return lambda x: box["a"][0] * x  # type: ignore[index]
+    box: dict[str, Any] = {"a": [w, (w, 1)], "b": collections.deque([w])}
+    return lambda x: box["a"][0] * x
 
 
 def in_object(w: Any) -> Any:

@@ -13,3 +13,6 @@ from fnintern.interner import CacheInfo as CacheInfo
 from fnintern.patches import Patch as Patch
 from fnintern.patches import patch as patch
 from fnintern.patches import patch_flax as patch_flax
+from fnintern.retracing.report import Retrace as Retrace
+from fnintern.retracing.report import Retraces as Retraces
+from fnintern.retracing.report import retraces as retraces

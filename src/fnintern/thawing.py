@@ -1,8 +1,8 @@
 """``thaw``: an equal function with other arrays in it, and nothing in common that can change.
 
-What :func:`fnintern.captures.freeze` has split, this puts together again: a copy of the function with
-cells, namespaces and containers of its own, in which each captured array is replaced. Calling the
-copy changes nothing that the user holds. Never imports jax or flax.
+What :func:`fnintern.captures.freeze` has split, this puts together again: a copy of the function
+with cells, namespaces and containers of its own, in which each captured array is replaced. Calling
+the copy changes nothing that the user holds. Never imports jax or flax.
 """
 
 from __future__ import annotations
@@ -198,11 +198,12 @@ class _Copier:
             for name, member in vars(base).items()
             if isinstance(member, types.MemberDescriptorType)
         ]
-        plain = kind.__new__ is object.__new__ or issubclass(kind, _CONTAINERS)
+        new: Any = kind.__new__
+        plain = new is object.__new__ or issubclass(kind, _CONTAINERS)
         if not plain or (type(namespace) is not dict and not slots):
             return value
         content = [base for base in _CONTAINERS if issubclass(kind, base)]
-        copy = content[0].__new__(kind) if content else object.__new__(kind)
+        copy: Any = content[0].__new__(kind) if content else object.__new__(kind)
         self._met(value, copy)
         if content and content[0] is dict:
             dict.update(copy, {self.copy(k): self.copy(v) for k, v in dict.items(value)})
@@ -212,7 +213,7 @@ class _Copier:
             if hasattr(value, name):
                 object.__setattr__(copy, name, self.copy(getattr(value, name)))
         if type(namespace) is dict:
-            vars(copy).update({name: self.copy(item) for name, item in namespace.items()})
+            copy.__dict__.update({name: self.copy(item) for name, item in namespace.items()})
         return copy
 
 

@@ -22,10 +22,10 @@ from typing import Any, Final, NoReturn
 
 import attrs
 
-from . import _jaxprobe
-from ._frames import user_root
-from .retraces import Retraces, retraces
-from .retraces_table import print_table
+from . import jaxprobe
+from .frames import user_root
+from .report import Retraces, retraces
+from .table import print_table
 
 __all__ = ["main", "to_json"]
 
@@ -162,14 +162,9 @@ def _patch_when_imported(names: Sequence[str]) -> None:
     import fnintern
 
     for name in names:
-        patch = getattr(fnintern, _PATCHES[name], None)
-        if patch is None:
-            message = (
-                f"--patch {name}: this fnintern has no {_PATCHES[name]}(), which it would call"
-            )
-            raise SystemExit(message)
+        patch = getattr(fnintern, _PATCHES[name])
         # The patch imports flax, and that jax: not before the program has said how.
-        _jaxprobe.when_imported(name, patch)
+        jaxprobe.when_imported(name, patch)
 
 
 # --- the report --------------------------------------------------------------------------------
@@ -187,7 +182,7 @@ def _at_exit(seen: Retraces, options: argparse.Namespace) -> None:
             with open(options.json, "w", encoding="utf-8") as file:
                 json.dump(to_json(seen), file, indent=1)
         if options.html:
-            from .retraces_html import page
+            from .html import page
 
             with open(options.html, "w", encoding="utf-8") as file:
                 file.write(page(seen, title=options.program))
@@ -199,7 +194,7 @@ def to_json(seen: Retraces) -> dict[str, Any]:
     """A report as what JSON can hold: the totals, and a dictionary for each row, worst first.
 
     Example:
-        >>> from fnintern.retraces import retraces
+        >>> from fnintern import retraces
         >>> with retraces() as seen:
         ...     pass
         >>> to_json(seen)["rows"]

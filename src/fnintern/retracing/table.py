@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from .retraces import Retrace, Retraces
+    from .report import Retrace, Retraces
 
 __all__ = ["plain", "print_table", "relative", "summary"]
 

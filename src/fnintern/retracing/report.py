@@ -25,7 +25,7 @@ from typing import Final
 
 import attrs
 
-from ._recorder import Recorder, Span, Tally, lock
+from .recorder import Recorder, Span, Tally, lock
 
 __all__ = ["Retrace", "Retraces", "Span", "retraces"]
 
@@ -129,7 +129,7 @@ class Retraces:
         """The re-traces, those that cost the most seconds first.
 
         Example:
-            >>> from fnintern.retraces import retraces
+            >>> from fnintern import retraces
             >>> with retraces() as seen:
             ...     pass
             >>> seen.rows
@@ -177,7 +177,7 @@ class Retraces:
                 have been one. The message is the table.
 
         Example:
-            >>> from fnintern.retraces import retraces
+            >>> from fnintern import retraces
             >>> with retraces() as seen:
             ...     pass
             >>> seen.assert_none()
@@ -186,7 +186,7 @@ class Retraces:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
-        from .retraces_table import plain
+        from .table import plain
 
         return plain(self)
 
@@ -211,7 +211,7 @@ def retraces() -> Retraces:
         A context manager that gives a :class:`Retraces`.
 
     Example:
-        >>> from fnintern.retraces import retraces
+        >>> from fnintern import retraces
         >>> with retraces() as seen:
         ...     pass
         >>> print(seen)

@@ -7,8 +7,8 @@ import json
 from importlib import resources
 from typing import Any, Final
 
-from .retraces import Retraces, Span
-from .retraces_table import relative, summary
+from .report import Retraces, Span
+from .table import relative, summary
 
 __all__ = ["page"]
 
@@ -27,13 +27,13 @@ def page(seen: Retraces, *, title: str = "") -> str:
         The text of the page.
 
     Example:
-        >>> from fnintern.retraces import retraces
+        >>> from fnintern import retraces
         >>> with retraces() as seen:
         ...     pass
         >>> page(seen, title="train.py").splitlines()[0]
         '<!doctype html>'
     """
-    template = resources.files("fnintern").joinpath("retraces_page.html").read_text("utf-8")
+    template = resources.files("fnintern.retracing").joinpath("page.html").read_text("utf-8")
     # In a script element only "</" and "<!--" end anything, but a "<" is simplest to do without.
     data = json.dumps(_data(seen)).replace("<", "\\u003c")
     return template.replace("@TITLE@", html.escape(title)).replace("@DATA@", data)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import attrs
 
-from . import _jaxprobe
-from ._frames import is_user_file
-from ._values import Same, Value, captures_of, title, value_of
+from . import jaxprobe
+from .frames import is_user_file
+from .values import Same, Value, captures_of, title, value_of
 
 __all__ = ["Function", "Layer", "describe"]
 
@@ -52,7 +52,7 @@ class Function:
     same: Same
     captures: tuple[tuple[str, Value], ...]
     layers: tuple[Layer, ...]
-    key: _jaxprobe.Key
+    key: jaxprobe.Key
     traced_for: str
     parameters: tuple[str, ...]
 
@@ -61,13 +61,13 @@ class Function:
         return f"{self.file}:{self.line}" if self.users and self.file else ""
 
 
-def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function:
+def describe(miss: jaxprobe.Miss, key: jaxprobe.Key | None = None) -> Function:
     """Describe the function that missed: its layers, and the function inside."""
     layers, leaf = _unwrap(miss.fun)
     users = _is_users(leaf)
     code = _code_of(leaf)
     name = leaf.__qualname__ if type(leaf) is FunctionType else f"{type(leaf).__name__} object"
-    primitive = _jaxprobe.primitive_name(miss.fun)
+    primitive = jaxprobe.primitive_name(miss.fun)
     library = ""
     if not users:
         name, library = _librarys(miss, leaf, layers)
@@ -82,13 +82,13 @@ def describe(miss: _jaxprobe.Miss, key: _jaxprobe.Key | None = None) -> Function
         same=_identity(leaf),
         captures=tuple(captures_of(leaf)) if users and isinstance(leaf, FunctionType) else (),
         layers=tuple(layers),
-        key=key or _jaxprobe.key_of(miss),
+        key=key or jaxprobe.key_of(miss),
         traced_for=miss.traced_for,
         parameters=_positional(code),
     )
 
 
-def _librarys(miss: _jaxprobe.Miss, leaf: Any, layers: Sequence[Layer]) -> tuple[str, str]:
+def _librarys(miss: jaxprobe.Miss, leaf: Any, layers: Sequence[Layer]) -> tuple[str, str]:
     """The name and the library of a function that holds none of the user's."""
     module = getattr(leaf, "__globals__", {}).get("__name__") or type(leaf).__module__
     modules = [layer.module for layer in layers if layer.module] + [module]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from . import _jaxprobe
+from . import jaxprobe
 
 __all__ = ["Same", "Value", "captures_of", "changes", "cut", "from_to", "title", "value_of"]
 
@@ -122,7 +122,7 @@ def _array_or_object(value: Any) -> Value:
         return Value(Same(value), text)
     if module in ("jax", "jaxlib") and (aval := getattr(value, "aval", None)) is not None:
         traced = "a tracer of " if kind.__name__.endswith("Tracer") else ""
-        return Value(Same(value), traced + _jaxprobe.short(aval))
+        return Value(Same(value), traced + jaxprobe.short(aval))
     return Value(Same(value), f"{kind.__name__} object")
 
 

@@ -1,7 +1,7 @@
 """Why a function was traced again: how it differs from the last time, and what to change.
 
-Two descriptions of a function (:mod:`fnintern._described`) are told apart. Tree structures and
-settings are compared as jax's own cache compares them.
+Two descriptions of a function (:mod:`fnintern.retracing.described`) are told apart. Tree structures
+and settings are compared as jax's own cache compares them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import attrs
 
-from . import _jaxprobe
-from ._described import Function, Layer
-from ._values import changes, cut, from_to, value_of
+from . import jaxprobe
+from .described import Function, Layer
+from .values import changes, cut, from_to, value_of
 
 __all__ = ["Cause", "compiled_again", "tell_apart"]
 
@@ -208,19 +208,19 @@ def _key_changes(new: Function, old: Function) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _context_changes(new: _jaxprobe.Key, old: _jaxprobe.Key) -> list[str]:
+def _context_changes(new: jaxprobe.Key, old: jaxprobe.Key) -> list[str]:
     if new.context == old.context:
         return []
     return [
         f"{name.removeprefix('jax_')}: {cut(str(was))} → {cut(str(value))}"
         for name, value, was in zip(
-            _jaxprobe.context_names(), new.context, old.context, strict=False
+            jaxprobe.context_names(), new.context, old.context, strict=False
         )
         if value is not was and value != was
     ]
 
 
-def _static_changes(new: _jaxprobe.Key, old: _jaxprobe.Key) -> list[str]:
+def _static_changes(new: jaxprobe.Key, old: jaxprobe.Key) -> list[str]:
     return changes(
         [(name, value_of(value, strict=True)) for name, value in new.statics.items()],
         [(name, value_of(value, strict=True)) for name, value in old.statics.items()],
@@ -235,20 +235,20 @@ def _structure_changes(new: Function, old: Function) -> list[str]:
         known = isinstance(index, int) and index < len(new.parameters)
         return new.parameters[index] if known else f"args[{index}]"
 
-    return _jaxprobe.tree_changes(new.key, old.key, name)
+    return jaxprobe.tree_changes(new.key, old.key, name)
 
 
 def _aval_changes(new: Function, old: Function) -> list[str]:
     return aval_changes(new.key, old.key)
 
 
-def aval_changes(a: _jaxprobe.Key, b: _jaxprobe.Key) -> list[str]:
+def aval_changes(a: jaxprobe.Key, b: jaxprobe.Key) -> list[str]:
     """``x: f32[8] → f32[9]`` for each abstract argument that differs."""
     if len(a.avals) != len(b.avals):
         return []
     names = a.names if len(a.names) == len(a.avals) else [f"args[{i}]" for i in range(len(a.avals))]
     return [
-        f"{name}: {from_to(_jaxprobe.short(was), _jaxprobe.short(aval))}"
+        f"{name}: {from_to(jaxprobe.short(was), jaxprobe.short(aval))}"
         for name, aval, was in zip(names, a.avals, b.avals, strict=True)
         if aval is not was and aval != was
     ]
@@ -311,7 +311,7 @@ def _other_aval(new: Function, old: Function, subjects: str, text: str) -> Cause
     return Cause("shape", f"type {subjects}", f"another type, {text}", f"keep {subjects} the same")
 
 
-def compiled_again(name: str, new: _jaxprobe.Key, old: _jaxprobe.Key) -> Cause:
+def compiled_again(name: str, new: jaxprobe.Key, old: jaxprobe.Key) -> Cause:
     """Why `name` was compiled again at a line where jax still had its trace."""
     found = aval_changes(new, old)
     if found:

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import attrs
 
-from . import _jaxprobe
-from ._described import Function, describe
-from ._frames import Place, locate, mark
+from . import jaxprobe
 from .causes import Cause, compiled_again, tell_apart
+from .described import Function, describe
+from .frames import Place, locate, mark
 
 __all__ = ["Recorder", "Span", "Tally", "lock"]
 
 _EARLIER: Final = 16  # traces of one definition that a new one is compared with
 _SPANS: Final = 20_000  # a page with more than that is of no use to anyone
 _WORK: Final = {
-    _jaxprobe.LOWERING_SECONDS: "lowering",
-    _jaxprobe.COMPILE_SECONDS: "compiling",
+    jaxprobe.LOWERING_SECONDS: "lowering",
+    jaxprobe.COMPILE_SECONDS: "compiling",
 }
 
 
@@ -111,7 +111,7 @@ class Recorder:
         self._running = False
         self._functions: dict[Any, list[tuple[int, Function]]] = {}
         self._latest: dict[int, Tally] = {}
-        self._compiled: dict[Any, tuple[int, _jaxprobe.Key]] = {}
+        self._compiled: dict[Any, tuple[int, jaxprobe.Key]] = {}
         self._call_off: Any = None
 
     def start(self) -> None:
@@ -121,7 +121,7 @@ class Recorder:
         self._running = True
         with lock:
             _active = (*_active, self)
-        self._call_off = _jaxprobe.when_imported("jax", _hook)
+        self._call_off = jaxprobe.when_imported("jax", _hook)
 
     def stop(self) -> None:
         """Follow no more, and let go of all that refers to the user's functions."""
@@ -131,7 +131,7 @@ class Recorder:
         self._call_off()
         with lock:
             self.elapsed = time.perf_counter() - self.started
-            if "jax" in sys.modules and not _jaxprobe.counts():
+            if "jax" in sys.modules and not jaxprobe.counts():
                 self.problems.append("this jax does not say what it traces: nothing was counted")
             self._running = False
             _active = tuple(recorder for recorder in _active if recorder is not self)
@@ -142,7 +142,7 @@ class Recorder:
             self._compiled.clear()
             self._call_off = None
 
-    def traced(self, place: Place, miss: _jaxprobe.Miss | None, new: Function | None) -> Tally:
+    def traced(self, place: Place, miss: jaxprobe.Miss | None, new: Function | None) -> Tally:
         """Count a trace that no other trace encloses, and say where it belongs."""
         with lock:
             inherited = self.latest(place)
@@ -162,7 +162,7 @@ class Recorder:
         """Where the latest trace of this same run of the user's line belongs, if there was one."""
         return self._latest.get(place.execution)
 
-    def _judge(self, place: Place, miss: _jaxprobe.Miss, new: Function) -> Tally:
+    def _judge(self, place: Place, miss: jaxprobe.Miss, new: Function) -> Tally:
         definition = _definition(place, new)
         with lock:
             if not self._running:  # stopped by another thread: nothing is to be kept
@@ -179,7 +179,7 @@ class Recorder:
         if cause is None and (held := _held_by_jax(miss, new)):
             cause = tell_apart(new, held)  # jax has dropped some of what we have seen
         if cause is None:
-            words = _jaxprobe.explain_miss(miss)
+            words = jaxprobe.explain_miss(miss)
             cause = Cause("other", words, words, "see what jax says; clear no caches in a loop")
         # One wrapper around several functions, as both branches of a cond, is one cause.
         name = f"{new.name} of {new.library}" if new.library else new.name
@@ -189,7 +189,7 @@ class Recorder:
 
     def compiled_at(self, place: Place, name: str, avals: tuple[Any, ...]) -> Tally:
         """Where a compilation belongs: to the traces of the same run of the line, if any."""
-        key = _jaxprobe.Key(avals, (), {}, ())
+        key = jaxprobe.Key(avals, (), {}, ())
         with lock:
             before, was = self._compiled.get((place.path, name), (place.execution, key))
             self._compiled[place.path, name] = place.execution, key
@@ -246,9 +246,9 @@ class Recorder:
                 )
 
 
-def _held_by_jax(miss: _jaxprobe.Miss, new: Function) -> list[Function]:
+def _held_by_jax(miss: jaxprobe.Miss, new: Function) -> list[Function]:
     """The traces of this very function that jax still has, those of before the report too."""
-    held = [describe(miss, key) for key in _jaxprobe.live_keys(miss)]
+    held = [describe(miss, key) for key in jaxprobe.live_keys(miss)]
     # jax may have entered the key that it is about to fill.
     return [old for old in held if tell_apart(new, [old]) is not None]
 
@@ -270,7 +270,7 @@ def _hook() -> None:
     global _uninstall
     with lock:
         if _active and _uninstall is None:
-            _uninstall = _jaxprobe.install(_on_event, _on_seconds)
+            _uninstall = jaxprobe.install(_on_event, _on_seconds)
 
 
 def _unhook() -> None:
@@ -282,7 +282,7 @@ def _unhook() -> None:
 
 def _on_event(event: str, frame: FrameType) -> None:
     try:
-        if event == _jaxprobe.TRACE_EVENT:
+        if event == jaxprobe.TRACE_EVENT:
             _on_trace(frame)
         else:
             _on_compile(frame)
@@ -308,7 +308,7 @@ def _on_trace(frame: FrameType) -> None:
     global _trace_code
     _trace_code = frame.f_code
     place = locate(frame.f_back, frame.f_code)
-    miss = _jaxprobe.read_miss(frame)
+    miss = jaxprobe.read_miss(frame)
     name = miss.func_name if miss is not None else "<unknown>"
     enclosing: _Trace | None = place.enclosing
     trace = _Trace(place, name, time.perf_counter(), [], enclosing)
@@ -324,7 +324,7 @@ def _on_trace(frame: FrameType) -> None:
     mark(frame, trace, trace.end)
 
 
-def _described(miss: _jaxprobe.Miss | None) -> Function | None:
+def _described(miss: jaxprobe.Miss | None) -> Function | None:
     if miss is None or _local.busy:
         return None
     _local.busy = True
@@ -346,7 +346,7 @@ def _inside(enclosing: _Trace) -> list[tuple[Recorder, Tally]]:
 
 def _on_compile(frame: FrameType) -> None:
     place = locate(frame, _trace_code)
-    name, avals = _jaxprobe.read_compile(frame)
+    name, avals = jaxprobe.read_compile(frame)
     if place.enclosing is not None:
         tallies = _inside(place.enclosing)
     else:
@@ -371,7 +371,7 @@ def _on_work(event: str, seconds: float, name: str) -> None:
     now = time.perf_counter()
     place = locate(sys._getframe(3), _trace_code)
     started, own = now - seconds, seconds
-    if event == _jaxprobe.LOWERING_SECONDS:
+    if event == jaxprobe.LOWERING_SECONDS:
         # Lowering traces too, and those seconds are counted as tracing.
         own -= sum(end - start for start, end in _local.finished if start >= started)
         _local.finished.clear()
@@ -382,7 +382,7 @@ def _on_work(event: str, seconds: float, name: str) -> None:
         return
     with lock:
         tallies = [(recorder, recorder.latest(place)) for recorder in _active]
-    if event == _jaxprobe.LOWERING_SECONDS and None in (tally for _, tally in tallies):
+    if event == jaxprobe.LOWERING_SECONDS and None in (tally for _, tally in tallies):
         # Lowered without a trace: the compilation that follows will tell where it belongs.
         _local.waiting = spent
         return

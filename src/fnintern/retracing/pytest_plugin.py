@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .retraces import Retraces
+    from .report import Retraces
 
 __all__ = ["pytest_configure", "pytest_runtest_call", "retraces"]
 
@@ -36,7 +36,7 @@ def retraces() -> Iterator[Retraces]:
                     step(batch)
                 retraces.assert_none()
     """
-    from .retraces import retraces as watch
+    from .report import retraces as watch
 
     with watch() as seen:
         yield seen
@@ -49,7 +49,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     if marker is None:
         return (yield)
     limit = _limit(*marker.args, **marker.kwargs)
-    from .retraces import retraces as watch
+    from .report import retraces as watch
 
     with watch() as seen:
         result = yield
