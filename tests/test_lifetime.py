@@ -318,6 +318,10 @@ class TestCycles:
             gc.callbacks.remove(during)
         assert found == [True, True]
         assert wrap(owner.method) is wrapper
+        # The table holds it again: nobody else does now.
+        del wrapper
+        wrap(owner.method)
+        assert wrap.cache_info().misses == 1
 
     def test_L1_partial_with_a_wrapped_attribute(self) -> None:
         """functools.update_wrapper leaves the bound method in ``__wrapped__`` of the partial."""
