@@ -391,6 +391,7 @@ class TestForward:
     @copies
     def test_L4_copies_are_the_callable_itself(self, duplicate: Any) -> None:
         owner = Plain(1.0)
+        assert copy.copy(self.seen(owner)) is owner
         assert type(duplicate(self.seen(owner))) is Plain
         assert type(duplicate(self.seen(owner.method))) is type(owner.method)
 
