@@ -1,0 +1,35 @@
+"""What flax's own tests found wrong with the patch, each reduced to the smallest case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+import fnintern
+
+
+@pytest.fixture(autouse=True)
+def _patched() -> Iterator[None]:
+    with fnintern.patch_flax():
+        yield
+
+
+class Slotted:
+    """Takes no weak reference."""
+
+    __slots__ = ()
+
+    def __call__(self, x: object) -> object:
+        return x
+
+
+@pytest.mark.parametrize("graph_updates", [True, False])
+def test_a_branch_that_takes_no_weak_reference_runs_as_without_the_patch(
+    graph_updates: bool,
+) -> None:
+    for _ in range(2):
+        out = nnx.cond(True, Slotted(), Slotted(), jnp.ones(()), graph_updates=graph_updates)
+        assert out == 1.0
