@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import fnintern
-from fnintern import keys, sharing
+from fnintern import captures, keys, sharing
 
 #: What a capture was, in a word that does not depend on the name of the user's class.
 _CATEGORIES = (
@@ -107,7 +107,7 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks into the two places that decide whether a wrapper is shared."""
     find = sharing.ValueInterner._find
     share = sharing.Operation.share
-    freeze = sharing.freeze
+    freeze = captures.freeze
     unkeyable = keys.Unkeyable.__init__
     made = sharing._Share.__init__
     refused: list[tuple[str, str]] = []

@@ -1,6 +1,6 @@
 """Runs flax's own ``tests/nnx`` without and with ``patch_flax()``, and compares by test.
 
-    python tests/flax_suite/run.py [--quick] [-n 2] [--sdist FILE] [--keep DIR] [-k EXPRESSION]
+    python tests/flax_suite/run.py [--quick | --examples] [-n 2] [--sdist FILE] [--keep DIR]
 
 Downloads the source distribution of the flax release that this interpreter has installed, unpacks
 its tests and their configuration (not its package: what is tested is what is installed), and fails
@@ -30,12 +30,23 @@ QUICK = (
     "integration_test.py", "bridge", "nn/recurrent_test.py",
 )  # fmt: skip
 
+#: What ``--examples`` runs: those examples that need neither data nor much time.
+EXAMPLES = tuple(
+    f"examples/gemma/{name}_test.py"
+    for name in ("helpers", "layers", "modules", "positional_embeddings", "sampler", "transformer")
+)
+
 #: As tests/run_all_tests.sh of flax sets them, on the CPU.
 ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "JAX_NUMPY_RANK_PROMOTION": "raise",
     "FLAX_PROFILE": "1",
     "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    # Most of the time goes into compiling small programs. What is compiled in the first run is
+    # loaded in the second: XLA's own cache, by the contents of the program, after all tracing.
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
 
 #: Worst first: what counts where one test reports several times (subtests).
@@ -73,6 +84,7 @@ def run(root: Path, tests: list[str], patch: str, options: argparse.Namespace) -
     command += ["-k", options.k] if options.k else []
     command += [f"--fnintern-report={report.with_suffix('.json')}"]
     environment = {**os.environ, **ENVIRONMENT}
+    environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(root.parent.parent / "compiled"))
     paths = [str(Path(__file__).resolve().parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     started = time.monotonic()
@@ -108,6 +120,7 @@ def tally(found: dict[str, tuple[str, str]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="only the files that use transforms")
+    parser.add_argument("--examples", action="store_true", help="flax's examples instead")
     parser.add_argument("-n", type=int, default=2, help="worker processes (pytest-xdist); 0: none")
     parser.add_argument("-k", help="as of pytest")
     parser.add_argument("--sdist", type=Path, help="use this file instead of downloading one")
@@ -122,10 +135,12 @@ def main() -> int:
         source = directory / "source"
         source.mkdir(parents=True)
         root = unpack(options.sdist or download(release, Path(scratch)), source)
-        quick = [f"tests/nnx/{name}" for name in QUICK]
-        tests = options.tests or [
-            test for test in (quick if options.quick else ["tests/nnx"]) if (root / test).exists()
-        ]
+        tests = options.tests or ["tests/nnx"]
+        if options.quick:
+            tests = [f"tests/nnx/{name}" for name in QUICK]
+        if options.examples:
+            tests = [*EXAMPLES, str(Path(__file__).with_name("examples.py"))]
+        tests = [test for test in tests if (root / test).exists()]
         plain = outcomes(run(root, tests, "off", options))
         report = run(root, tests, "on", options)
         patched = outcomes(report)
