@@ -44,13 +44,13 @@ class Counts:
         self.outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
         #: (factory, type of the capture, reason) -> times.
         self.obstacles: collections.Counter[tuple[str, str, str]] = collections.Counter()
-        #: (type of the capture, reason, test in which it was met)
-        self.tests: set[tuple[str, str, str]] = set()
+        #: (type of the capture, reason, test in which it was met, path of the capture)
+        self.tests: set[tuple[str, str, str, str]] = set()
 
-    def obstacle(self, factory: str, category: str, reason: str) -> None:
+    def obstacle(self, factory: str, category: str, reason: str, path: str = "") -> None:
         self.obstacles[factory, category, reason] += 1
         test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-        self.tests.add((category, reason, test))
+        self.tests.add((category, reason, test, path))
 
     def dump(self) -> dict[str, Any]:
         return {
@@ -64,7 +64,9 @@ class Counts:
             self.outcomes[factory, outcome] += n
         for factory, category, reason, n in dump["obstacles"]:
             self.obstacles[factory, category, reason] += n
-        self.tests |= {(category, reason, test) for category, reason, test in dump["tests"]}
+        self.tests |= {
+            (category, reason, test, path) for category, reason, test, path in dump["tests"]
+        }
 
     def lines(self) -> Iterator[str]:
         def row(outcomes: collections.Counter[str]) -> str:
@@ -86,7 +88,7 @@ class Counts:
             for (_, category, reason), n in self.obstacles.items():
                 times[category, reason] += n
             for (category, reason), n in times.most_common():
-                tests = sum((category, reason) == found[:2] for found in self.tests)
+                tests = len({found[2] for found in self.tests if found[:2] == (category, reason)})
                 yield f"{n:>7} {tests:>6}  {category}: {reason}"
 
 
@@ -110,7 +112,7 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     freeze = captures.freeze
     unkeyable = keys.Unkeyable.__init__
     made = sharing._Share.__init__
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[str, str, str]] = []
     builds: list[None] = []
 
     def remember(self: Any, path: str, value: object, reason: str) -> None:
@@ -121,29 +123,27 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
         try:
             return freeze(*values, **kwargs)
         except keys.Unkeyable as error:
-            refused.append((getattr(error, "category", error.type_name), error.reason))
+            category = getattr(error, "category", error.type_name)
+            refused.append((category, error.reason, error.path))
             raise
 
     def built(self: Any, *args: Any) -> None:
         builds.append(None)
         made(self, *args)
 
-    def bypassed(name: str, functions: Any) -> None:
+    def bypassed(name: str, values: tuple[Any, ...]) -> None:
         counts.outcomes[name, "bypassed"] += 1
         if refused:
-            counts.obstacle(name, *refused[0])
+            category, reason, path = refused[0]
+            counts.obstacle(name, category, reason, path)
             return
-        try:
-            leaves = freeze(functions).leaves
-        except Exception as error:
-            counts.obstacle(name, type(error).__name__, "raised while it was read")
-            return
+        leaves = [leaf for value in values for leaf in freeze(value).leaves]
         if sharing.has_tracer(leaves):
             counts.obstacle(name, "jax.core.Tracer", "it belongs to a trace under way")
         elif leaves:
-            counts.obstacle(name, "jax.Array", "no function of the user's holds it")
+            counts.obstacle(name, "jax.Array", "beside the function, or no function holds it")
         else:
-            counts.obstacle(name, "option", "it holds a function or an array")
+            counts.obstacle(name, "argument", "it takes no weak reference, or holds a function")
 
     def counted_find(self: Any, names: Any, values: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(self._factory, "__qualname__", None) or _class_of(self._factory)
@@ -165,7 +165,7 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
         refused.clear()
         result = share(self, handle, function)
         if result is None:
-            bypassed(name, function)
+            bypassed(name, (function,))
         else:
             counts.outcomes[name, "hit" if len(builds) == before else "built"] += 1
         return result
@@ -199,6 +199,7 @@ def _operation(make: Callable[..., Any]) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fnintern")
     group.addoption("--fnintern", choices=("on", "off"), default="on", help="apply patch_flax()")
+    group.addoption("--fnintern-twice", action="store_true", help="run each test twice in a row")
     group.addoption("--fnintern-report", metavar="FILE", help="write the counts as JSON")
 
 
@@ -216,6 +217,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # the workers run the tests
     patch = fnintern.patch_flax()
     config.add_cleanup(patch.revert)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fnintern-twice"):
+        # The second time, functions made by the same code are found where the first left them.
+        items[:] = [item for item in items for _ in range(2)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
