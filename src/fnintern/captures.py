@@ -3,13 +3,13 @@
 :func:`freeze` walks everything a fresh trace of a function could read: its code, closure cells,
 defaults, attributes, ``__self__``, partial arguments, the globals that its code loads, attributes
 read off modules and classes, and the same again for each Python function of the user's reached
-that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which whoever
+that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which who
 stores the key refers to weakly and compares with ``is``. So a stored key keeps nothing alive.
 
 The key is computed anew at every call and cannot go stale; only what depends on a code object
-alone is remembered, in :mod:`fnintern.code`. Code of installed libraries is not followed: a library
-function is what it is, closed over what it is closed over.
-Never imports jax or flax; it only recognises their types where the user's program has imported them.
+alone is remembered, in :mod:`fnintern.code`. Code of installed libraries is not followed: a
+library function is what it is, closed over what it is closed over.
+Never imports jax or flax; it recognises their types where the user's program has imported them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from fnintern.code import CodeFacts, facts_of, is_library_code, is_library_module
+from fnintern.code import BLIND_BUILTINS, CodeFacts, facts_of, is_library_code, is_library_module
 from fnintern.keys import (
     ATOMIC,
     STORE_ATTRIBUTE,
@@ -62,11 +62,6 @@ DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fn
 #: Modules whose functions return something else at each call.
 _IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "secrets", "uuid"})
 _IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
-#: Builtins through which code sees what freezing cannot.
-_BLIND_BUILTINS: Final = frozenset(
-    {"globals", "locals", "vars", "eval", "exec", "open", "input", "__import__"}
-)
-
 _ModuleType: Final = types.ModuleType
 _CODE: Final = Marker.CODE
 _EMPTY: Final = Marker.EMPTY
@@ -85,9 +80,7 @@ class Frozen:
 
     __slots__ = ("key", "leaves", "owner", "targets")
 
-    def __init__(
-        self, key: Key, targets: list[Any], leaves: list[Any], owner: Any
-    ) -> None:
+    def __init__(self, key: Key, targets: list[Any], leaves: list[Any], owner: Any) -> None:
         self.key = key
         self.targets = targets
         self.leaves = leaves
@@ -132,6 +125,77 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
     return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner)
+
+
+#: Types that compare by ``==`` and hide nothing, but for some floats.
+_SHORT: Final = ATOMIC | {float}
+
+
+def short_key(
+    function: types.FunctionType, code: types.CodeType, facts: CodeFacts
+) -> tuple[Key, list[Any]] | None:
+    """The key of a function that sees only constants and library functions, and its targets.
+
+    The same for most functions as the long way would find, at a third of its price; None for all
+    others. ``facts.short`` must hold.
+    """
+    namespace = function.__globals__
+    names = facts.names
+    cells = function.__closure__
+    try:
+        values: Any = facts.get(namespace)
+        if cells is not None:
+            values += tuple([cell.cell_contents for cell in cells])
+    except (KeyError, ValueError):  # a missing global, an empty cell
+        return None
+    if facts.builtins and not namespace.keys().isdisjoint(facts.builtins):
+        return None  # one of them is shadowed
+    if function.__defaults__ is not None:
+        values += function.__defaults__
+    if function.__kwdefaults__ is not None or function.__name__ != code.co_name:
+        return None
+    attributes = function.__dict__
+    if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
+        return None
+    kinds = tuple(map(type, values))
+    targets: list[Any] = [code]
+    if not _SHORT.issuperset(kinds):
+        values = list(values)
+        for i, kind in enumerate(kinds):
+            if kind is _ModuleType and i < len(names):
+                seen = _library_functions(values[i], facts.chains_of[names[i]], targets)
+                if seen is None:
+                    return None
+                values[i] = seen
+            elif kind not in _SHORT:
+                return None
+        values = tuple(values)
+    if float in kinds:
+        for value in values:
+            # 0.0 == -0.0 and nan != nan: those go by their bits, the long way.
+            if type(value) is float and (not value or value != value):
+                return None
+    return (_CODE, id(code), id(namespace), kinds, values), targets
+
+
+def _library_functions(
+    module: types.ModuleType, chains: tuple[tuple[str, ...], ...], targets: list[Any]
+) -> tuple[int, ...] | None:
+    """The ids of a library module and of the functions read straight off it."""
+    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES:
+        return None
+    targets.append(module)
+    ids = [id(module)]
+    for chain in chains:
+        if len(chain) != 1:
+            return None
+        content = module.__dict__.get(chain[0], _EMPTY)
+        kind = type(content)
+        if kind not in _LIBRARY_FUNCTIONS and kind.__name__ not in _JITTED:
+            return None
+        targets.append(content)
+        ids.append(id(content))
+    return tuple(ids)
 
 
 _Handler = Callable[["_Walk", Any, str], None]
@@ -218,6 +282,15 @@ class _Walk:
             self._target(Marker.CALLABLE, value, path)
             return
         tokens = self.tokens
+        if facts.short and not library:
+            short = short_key(value, code, facts)
+            if short is not None:
+                tokens += short[0]
+                self.targets += short[1]
+                if self.owner is None:
+                    self.owner = value
+                self.attributes += (facts.attributes,)
+                return
         # The id of the namespace only tells equal functions of two modules apart; equal contents
         # of a namespace that took over a freed one's id would be the same in all that counts.
         tokens += (_CODE, id(code), id(namespace))
@@ -284,7 +357,7 @@ class _Walk:
                 self._module(content, chains, name)
             elif content is not _MISSING:
                 self.add(content, name)
-            elif name in _BLIND_BUILTINS:
+            elif name in BLIND_BUILTINS:
                 raise Refused(path, value, f"it calls {name}()", "name what it reads")
             else:
                 tokens.append(_EMPTY)  # a builtin, or a NameError to come
@@ -531,8 +604,6 @@ class _Walk:
         """Arrays of jax are leaves, small ones of numpy are part of the key."""
         jax = sys.modules.get("jax")
         if jax is not None and isinstance(value, getattr(jax, "Array", ())):
-            if getattr(value, "is_deleted", bool)():
-                raise Refused(path, value, "the array has been deleted", "keep the array")
             self.tokens.append(Marker.LEAF)
             self.leaves.append(value)
             return True
@@ -655,15 +726,19 @@ def _is_library_class(kind: type) -> bool:
 
 
 def _is_library_object(value: Any) -> bool:
-    """Whether an installed library holds ``value`` under its own name, as it holds its functions."""
+    """Whether an installed library holds ``value`` under its own name, like its functions."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module is not None and is_library_module(module) and importable(value)
+
+
+def _compares_by_identity(kind: Any) -> bool:
+    return kind.__eq__ is object.__eq__
 
 
 def _has_value_equality(kind: type) -> bool:
     return (
         kind.__hash__ is not None
-        and kind.__eq__ is not object.__eq__
+        and not _compares_by_identity(kind)
         and not hasattr(kind, "__array__")
         and not hasattr(kind, "__jax_array__")
         and (
@@ -783,7 +858,7 @@ def stateless(x: T) -> T:
     return x
 
 
-def keyed(type: type[T], key: Callable[[T], Any]) -> None:  # noqa: A002
+def keyed(type: type[T], key: Callable[[T], Any]) -> None:
     """Says what makes two instances of a class the same to a trace.
 
     Args:

@@ -5,14 +5,16 @@ The analysis is done once for each code object and released with it.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
+import operator
 import site
 import sys
 import sysconfig
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +24,11 @@ __all__ = ["CodeFacts", "facts_of", "is_library_code", "is_library_module"]
 
 Chains = tuple[tuple[str, ...], ...]
 
+#: Builtins through which code sees what nobody can tell from its text.
+BLIND_BUILTINS: Final = frozenset(
+    {"globals", "locals", "vars", "eval", "exec", "open", "input", "__import__"}
+)
+
 
 @attrs.frozen
 class CodeFacts:
@@ -30,18 +37,28 @@ class CodeFacts:
     Attributes:
         globals: names of globals, each with the attribute chains read straight off it. An empty
             chain says that the object itself is used.
+        chains_of: the same as a dictionary.
         chains: the same for closure variables.
         imports: modules imported when the code runs, with their relative level, and the names
             taken from each.
         attributes: all attribute names loaded, off whatever object.
+        names: of the globals that are no builtins, and
+        get: reads them all from a namespace, raising KeyError where one is missing.
+        builtins: names of the globals that are builtins unless the namespace has them.
+        short: whether there is nothing but globals, closure and defaults to look at.
         library: whether the file belongs to an installed library.
         generated: whether there is no file (``exec``), so that only the namespace can tell.
     """
 
     globals: tuple[tuple[str, Chains], ...]
+    chains_of: dict[str, Chains]
     chains: dict[str, Chains]
     imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
     attributes: frozenset[str]
+    names: tuple[str, ...]
+    get: Callable[[dict[str, Any]], tuple[Any, ...]]
+    builtins: tuple[str, ...]
+    short: bool
     library: bool
     generated: bool
 
@@ -94,14 +111,27 @@ def _analyse(code: types.CodeType) -> CodeFacts:
     attributes: set[str] = set()
     for part in _nested(code):
         _scan(part, global_chains, closure_chains, imports, attributes)
+    library = _is_library_path(code.co_filename)
+    names = tuple(name for name in global_chains if not hasattr(builtins, name))
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
+        chains_of={name: tuple(chains) for name, chains in global_chains.items()},
         chains={name: tuple(chains) for name, chains in closure_chains.items()},
         imports=tuple((name, tuple(names)) for name, names in imports.items()),
         attributes=frozenset(attributes),
-        library=_is_library_path(code.co_filename),
+        names=names,
+        get=_getter(names),
+        builtins=tuple(name for name in global_chains if hasattr(builtins, name)),
+        short=not library and not imports and not BLIND_BUILTINS.intersection(global_chains),
+        library=library,
         generated=code.co_filename.startswith("<"),
     )
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    if len(names) > 1:
+        return operator.itemgetter(*names)
+    return lambda namespace: tuple([namespace[name] for name in names])
 
 
 def _nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -6,7 +6,7 @@ import attrs
 
 from fnintern.keys import Unkeyable
 
-__all__ = ["Explanation", "Obstacle"]
+__all__ = ["Capture", "Explanation", "Obstacle"]
 
 
 @attrs.frozen
@@ -35,24 +35,47 @@ class Obstacle:
 
 
 @attrs.frozen
+class Capture:
+    """One thing that a function sees.
+
+    Attributes:
+        path: its name in the function's code.
+        type_name: its type.
+        role: ``"key"``, ``"operand"`` (it holds arrays) or ``"refused"``.
+    """
+
+    path: str
+    type_name: str
+    role: str
+
+    def __str__(self) -> str:
+        roles = {"key": "part of the key", "operand": "holds arrays", "refused": "refused"}
+        return f"{self.path} is a {self.type_name}: {roles[self.role]}"
+
+
+@attrs.frozen
 class Explanation:
     """How a call or a callable is keyed, and what stands in the way.
 
     Attributes:
         subject: what was asked about.
         interned: whether equal calls share a wrapper.
-        keyed_by: how, in one phrase; empty where it is not.
+        keyed_by: how, in one phrase. Where ``by="value"`` refuses, how ``by="object"`` would.
         obstacles: what stands in the way; empty where nothing does.
+        captures: what the callable sees at first sight.
     """
 
     subject: str
     interned: bool
     keyed_by: str = ""
     obstacles: tuple[Obstacle, ...] = ()
+    captures: tuple[Capture, ...] = ()
 
     def __str__(self) -> str:
         if self.interned:
-            return f"{self.subject}: interned, keyed by {self.keyed_by}"
-        lines = [f"{self.subject}: not interned, built afresh on each call"]
-        lines += [f"  {obstacle}" for obstacle in self.obstacles]
+            lines = [f"{self.subject}: interned, keyed by {self.keyed_by}"]
+            lines += [f"  {capture}" for capture in self.captures]
+        else:
+            lines = [f"{self.subject}: not interned, built afresh on each call"]
+            lines += [f"  {obstacle}" for obstacle in self.obstacles]
         return "\n".join(lines)

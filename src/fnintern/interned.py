@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Literal, ParamSpec, Protocol, TypeVar, c
 import attrs
 
 from fnintern.explanations import Explanation, Obstacle
-from fnintern.keys import ATOMIC, Binder, Unkeyable, key_of, walk
+from fnintern.keys import ATOMIC, Binder, Marker, Unkeyable, key_of, walk
 from fnintern.lifetime import LOST, Token, build, store_of
 
 __all__ = ["CacheInfo", "InternedFunction", "Interner", "cache_clear", "cache_info", "interned"]
@@ -26,7 +26,8 @@ R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
 _FunctionType: Final = types.FunctionType
-_MISSING: Final = object()
+#: Not given. Of an enum, since a pickled function of ours has to find the same one.
+_MISSING: Final = Marker.EMPTY
 
 
 @attrs.frozen
@@ -72,29 +73,36 @@ class Interner:
 
     __slots__ = (
         "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
-        "_signature_of", "_token", "hits", "number",
+        "_of_class", "_signature_of", "_token", "hits", "number",
     )  # fmt: skip
 
     def __init__(
         self,
         factory: Callable[..., Any],
         maxsize: int | None,
-        signature_of: Callable[[], inspect.Signature | None],
+        signature_of: Callable[[], inspect.Signature | None] | None = None,
     ) -> None:
         self._factory = factory
         self._maxsize = maxsize
+        self._of_class = signature_of is not None
         # Read at the first call: decorators above may still give a class its __init__.
-        self._signature_of = signature_of
+        self._signature_of = signature_of or functools.partial(_signature_of, factory)
         self._binder: Binder | None = None
         self._arity = -1
         self._names: tuple[str, ...] | None = None
         self.cache_clear()
 
     def like(
-        self, factory: Callable[..., Any], signature_of: Callable[[], inspect.Signature | None]
+        self,
+        factory: Callable[..., Any],
+        signature_of: Callable[[], inspect.Signature | None] | None = None,
     ) -> Interner:
         """An empty interner of the same kind for another factory."""
         return Interner(factory, self._maxsize, signature_of)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # cloudpickle takes apart what it cannot import: a copy starts with empty tables (L4).
+        return type(self), (None if self._of_class else self._factory, self._maxsize)
 
     def hit(self, function: Any, other: Any) -> Any:
         """The wrapper for the usual call, a plain function and a plain constant; or None.
@@ -123,7 +131,7 @@ class Interner:
                 self._bypassed += 1
                 return self._factory(*args, **kwargs)
             names, values = bound
-            if len(values) == 2:
+            if len(values) == 2 and self.number >= 0:
                 wrapper = self.hit(*values)
                 if wrapper is not None:
                     return wrapper
@@ -214,26 +222,32 @@ class InternedMeta(type):
         # Each class has its own, so that a class and its subclass never share (I4), and a class
         # made anew from a copy of the namespace (attrs, dataclass(slots=True)) gets another.
         inherited = namespace.get(_INTERNER) or _interner_of_bases(bases)
-        _give_interner(cls, inherited or Interner(cls, 128, lambda: None))
+        _give_interner(cls, inherited or Interner(cls, 128))
 
     def __call__(
         cls, function: Any = _MISSING, other: Any = _MISSING, /, *rest: Any, **kwargs: Any
     ) -> Any:
+        interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
         # Interner.hit once more: calling it would cost a fifth of a hit, and this is the hit.
-        if type(function) is _FunctionType and not rest and not kwargs:
+        if interner.number >= 0 and type(function) is _FunctionType and not rest and not kwargs:
             try:
                 store = function.__fnintern__  # type: ignore[attr-defined]
                 if store.owner() is function:
                     kind = type(other)
                     if kind is bool or kind in ATOMIC:
-                        interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
                         wrapper = store.entries[(interner.number, kind, other)].wrapper
                         interner.hits += 1
                         return wrapper
             except (AttributeError, KeyError):
                 pass
-        args = tuple(x for x in (function, other, *rest) if x is not _MISSING)
-        return cls.__fnintern_interner__.find(args, kwargs)  # type: ignore[attr-defined]
+        return interner.find(_given(function, other, rest), kwargs)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name != _INTERNER:
+            super().__setattr__(name, value)
+        elif value._maxsize != _interner_of(cls)._maxsize:
+            # cloudpickle writes the namespace of a class that it makes anew, or finds here.
+            _give_interner(cls, value)
 
     @property
     def __signature__(cls) -> inspect.Signature | None:
@@ -251,6 +265,15 @@ class InternedMeta(type):
     def explain(cls, *args: Any, **kwargs: Any) -> Explanation:
         """How this call would be keyed, without making it."""
         return _interner_of(cls).explain(args, kwargs)
+
+
+def _given(function: Any, other: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The positional arguments that were given."""
+    if rest:
+        return (function, other, *rest)
+    if other is not _MISSING:
+        return function, other
+    return () if function is _MISSING else (function,)
 
 
 def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
@@ -281,6 +304,13 @@ def _class_signature(cls: type) -> inspect.Signature | None:
     except (TypeError, ValueError):
         return None
     return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _signature_of(factory: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(factory)
+    except (TypeError, ValueError):  # some builtins have none
+        return None
 
 
 def _interner_of(factory: Any) -> Interner:
@@ -375,23 +405,17 @@ def _point_super_at(new: type, old: type) -> None:
 
 
 def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunction[P, R]:
-    def signature_of() -> inspect.Signature | None:
-        try:
-            return inspect.signature(factory)
-        except (TypeError, ValueError):  # some builtins have none
-            return None
-
-    interner = pattern.like(factory, signature_of)
+    interner = pattern.like(factory)
     hit, find = interner.hit, interner.find
 
     def interned_factory(
         function: Any = _MISSING, other: Any = _MISSING, /, *rest: Any, **kwargs: Any
     ) -> Any:
-        if not rest and not kwargs:
+        if not rest and not kwargs and interner.number >= 0:
             wrapper = hit(function, other)
             if wrapper is not None:
                 return wrapper
-        return find(tuple(x for x in (function, other, *rest) if x is not _MISSING), kwargs)
+        return find(_given(function, other, rest), kwargs)
 
     functools.update_wrapper(interned_factory, factory)
     interned_factory.__dict__.pop("__fnintern__", None)
@@ -464,7 +488,7 @@ def interned(factory: Any = None, /, *, by: By = "object", maxsize: int | None =
         )
     if factory is None:
         return lambda factory: interned(factory, by=by, maxsize=maxsize)
-    return intern_as(factory, _interner_kind(by)(factory, maxsize, lambda: None))
+    return intern_as(factory, _interner_kind(by)(factory, maxsize))
 
 
 def _interner_kind(by: By) -> type[Interner]:

@@ -31,6 +31,7 @@ __all__ = [
     "Marker",
     "Unkeyable",
     "importable",
+    "is_bound_method",
     "is_function_like",
     "is_partial",
     "key_of",
@@ -124,6 +125,15 @@ def is_function_like(value: object) -> bool:
     )
 
 
+def is_bound_method(value: object) -> bool:
+    """Whether ``value`` is a bound method: Python's, or Equinox's, which is a pytree that
+    ``module.method`` makes anew at each access, as Python's is."""
+    kind = type(value)
+    return kind is types.MethodType or (
+        kind.__name__ == "BoundMethod" and kind.__module__.partition(".")[0] == "equinox"
+    )
+
+
 def importable(value: Any) -> bool:
     """Whether ``value`` is what its module holds under its own name, and so lives anyway."""
     try:
@@ -167,6 +177,9 @@ class _Walk:
             tokens += (float, struct.pack("d", value))
         elif isinstance(value, functools.partial) and is_partial(value):
             self._partial(value, path)
+        elif is_bound_method(value):
+            tokens.append(kind)
+            self._method(value, path)
         elif is_function_like(value):
             self._callable(value, path)
         else:
@@ -187,7 +200,7 @@ class _Walk:
         else:
             self._target(Marker.CALLABLE, value)
 
-    def _method(self, value: types.MethodType, path: str) -> None:
+    def _method(self, value: Any, path: str) -> None:
         for name, part in (("__self__", value.__self__), ("__func__", value.__func__)):
             try:
                 weakref.ref(part)
@@ -285,14 +298,10 @@ class _Walk:
         elif isinstance(value, frozenset):
             self._frozenset(value, path)
         elif isinstance(value, numbers.Number):
-            self.tokens.append(repr(value))
+            self._repr(value, path)
         state = _state(value, kind)
         if state is None:  # implemented in C: its repr tells Decimal("1.0") from Decimal("1")
-            try:
-                self.tokens.append(repr(value))
-            except Exception as error:
-                reason = f"repr() failed: {type(error).__name__}"
-                raise Unkeyable(path, value, reason) from None
+            self._repr(value, path)
             return
         mark, targets = len(self.tokens), len(self.targets)
         try:
@@ -303,6 +312,13 @@ class _Walk:
             del self.tokens[mark:], self.targets[targets:]
             if kind.__module__.partition(".")[0] not in _TRUSTED:
                 self.tokens.append(Identity(value))
+
+    def _repr(self, value: Any, path: str) -> None:
+        try:
+            self.tokens.append(repr(value))
+        except Exception as error:
+            reason = f"repr() failed: {type(error).__name__}"
+            raise Unkeyable(path, value, reason) from None
 
 
 _TRUSTED: Final = frozenset({"jax", "jaxlib", "numpy", "flax", *sys.stdlib_module_names})

@@ -30,7 +30,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.keys import STORE_ATTRIBUTE, Key, importable, rebuild
+from fnintern.keys import STORE_ATTRIBUTE, Key, importable, is_bound_method, rebuild
 
 __all__ = ["LOST", "Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
 
@@ -120,7 +120,9 @@ class Entry:
             self_held = _references_inside(self.wrapper)
             self_held += sum(forward is self.wrapper for forward in self.forwards)
             self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
-            if type(self.wrapper) is _FunctionType:
+            # Made by the factory just now, and not one that somebody had before.
+            made = sys.getrefcount(self.wrapper) <= self._counts[0]
+            if made and type(self.wrapper) is _FunctionType:
                 store_of(self.wrapper).lent = True
             _fresh[id(self)] = self
             _watch_collections()
@@ -152,7 +154,7 @@ class Entry:
         if self.forwards:
             for forward in self.forwards:
                 _hold(forward)
-            _fresh[id(self)] = self
+            handed_out(self)
 
     def idle(self) -> bool:
         """Whether nobody but the table holds the wrapper, or one of its forwards."""
@@ -280,7 +282,11 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
-            elif id(item) not in seen and id(item) != skipped and not issubclass(type(item), _OUTSIDE):
+            elif (
+                id(item) not in seen
+                and id(item) != skipped
+                and not issubclass(type(item), _OUTSIDE)
+            ):
                 seen.add(id(item))
                 todo.append(item)
     return count
@@ -392,6 +398,11 @@ def _weaken(forward: Forward) -> Any:
 #: Entries whose forwards are strong: handed out since the last collection, and before it.
 _fresh: dict[int, Entry] = {}
 _old: dict[int, Entry] = {}
+
+
+def handed_out(entry: Entry) -> None:
+    """Notes that the forwards of an entry are strong; see :meth:`Entry.hold`."""
+    _fresh[id(entry)] = entry
 
 
 def demote(everything: bool = True) -> None:
@@ -525,6 +536,12 @@ def store_of(owner: Any) -> Store:
     return store
 
 
+def registered(owner: Any) -> Store | None:
+    """The store in the registry of what is no plain function, if there is one."""
+    store = _registry.get(id(owner))
+    return store if store is not None and owns(store, owner) else None
+
+
 def owns(store: Any, owner: Any) -> bool:
     """Whether a store was made for ``owner``, and not copied along from another function."""
     return type(store) is Store and store.owner is not None and store.owner() is owner
@@ -569,7 +586,7 @@ def build(
     forwards: dict[tuple[int, ...], Forward] = {}
 
     def substitute(target: Any) -> Any:
-        if type(target) is types.MethodType:
+        if is_bound_method(target):
             parts: tuple[Any, ...] = (target.__self__, target.__func__)
         elif target is owner and type(target) is _FunctionType and not store_of(target).lent:
             return target  # in a cycle through its own store

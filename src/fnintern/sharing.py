@@ -1,4 +1,4 @@
-"""One stand-in for all functions that are equal by value, and what an operation made of it (S1, S3).
+"""One stand-in for all functions that are equal by value, and what was made of it (S1, S3).
 
 A wrapper that is shared must not hold any one of its functions: it would keep alive what the
 function refers to, and go stale when the function's state changes. It gets a :class:`SharedForward`
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
+from types import FunctionType
 from typing import Any, Final
 
-from fnintern.captures import Frozen, _keys, freeze
+from fnintern.captures import Frozen, _keys, freeze, short_key
+from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
 from fnintern.interned import Interner
 from fnintern.keys import ATOMIC, Identity, Key, Marker, Unkeyable, is_function_like
@@ -27,6 +29,8 @@ from fnintern.lifetime import (
     Entry,
     Forward,
     Token,
+    handed_out,
+    registered,
     store_of,
 )
 
@@ -34,13 +38,14 @@ __all__ = ["Handle", "Operation", "SharedForward", "ValueInterner", "has_tracer"
 
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
+ref_to: Final = weakref.ref
 
 
 def key_now(function: Any) -> Key | None:
     """The key of a function as it is now, or None where it is refused."""
     try:
         return freeze(function).key
-    except Unkeyable:
+    except Exception:  # refused, or code of the user's that reading ran into failed
         return None
 
 
@@ -58,7 +63,8 @@ class SharedForward(Forward):
     def __init__(self, key: Key) -> None:
         """Args: what is equal in all functions that will be lent (:func:`key_now`)."""
         _SET(self, "_key", key)
-        #: Thread -> what returns the function, and whether its key was computed just now.
+        #: Thread -> the function or a weak reference to it, and whether its key was computed just
+        #: now.
         _SET(self, "_lent", {})
         _SET(self, "_entry", None)
 
@@ -75,13 +81,15 @@ class SharedForward(Forward):
 
     def _current(self) -> tuple[Any, bool]:
         lent = _GET(self, "_lent")
-        get, checked = lent.get(threading.get_ident()) or (_nothing, False)
-        function = get()
+        function, ref, checked = lent.get(get_ident()) or (None, None, False)
+        if ref is not None:
+            function = ref()
         if function is None:  # called in a thread that did not ask for the wrapper
-            functions = [function for get, _ in list(lent.values()) if (function := get())]
-            if not functions:
-                raise ReferenceError(FREED)
-            return functions[-1], False
+            for function, ref, _ in reversed(list(lent.values())):
+                function = function if ref is None else ref()
+                if function is not None:
+                    return function, False
+            raise ReferenceError(FREED)
         return function, checked
 
     def _unshare(self) -> None:
@@ -106,10 +114,6 @@ class SharedForward(Forward):
             _GET(self, "_lent").setdefault(thread, function)
 
 
-def _nothing() -> None:
-    return None
-
-
 def belongs_to(forward: SharedForward, entry: Entry) -> None:
     """Tells a forward which entry to discard when its function turns out not to be shared."""
     _SET(forward, "_entry", weakref.ref(entry))
@@ -130,9 +134,9 @@ def lend(
         What :func:`take_back` needs.
     """
     lent = _GET(forward, "_lent")
-    thread = threading.get_ident()
+    thread = get_ident()
     before = lent.get(thread)
-    lent[thread] = (weakref.ref(function) if weakly else lambda: function), checked
+    lent[thread] = (None, weakref.ref(function), checked) if weakly else (function, None, checked)
     return before
 
 
@@ -140,9 +144,9 @@ def take_back(forward: SharedForward, before: Any) -> None:
     """Makes ``forward`` stand for what it stood for before :func:`lend`."""
     lent = _GET(forward, "_lent")
     if before is None:
-        lent.pop(threading.get_ident(), None)
+        lent.pop(get_ident(), None)
     else:
-        lent[threading.get_ident()] = before
+        lent[get_ident()] = before
 
 
 def place(
@@ -186,7 +190,7 @@ class ValueInterner(Interner):
         self,
         factory: Callable[..., Any],
         maxsize: int | None,
-        signature_of: Callable[[], Any],
+        signature_of: Callable[[], Any] | None = None,
         *,
         transient: bool = False,
         context: Callable[[], Key] = tuple,
@@ -195,7 +199,9 @@ class ValueInterner(Interner):
         self._context = context
         super().__init__(factory, maxsize, signature_of)
 
-    def like(self, factory: Callable[..., Any], signature_of: Callable[[], Any]) -> Interner:
+    def like(
+        self, factory: Callable[..., Any], signature_of: Callable[[], Any] | None = None
+    ) -> Interner:
         return ValueInterner(
             factory,
             self._maxsize,
@@ -208,9 +214,52 @@ class ValueInterner(Interner):
         super().cache_clear()
         self.number = -1  # nothing of ours is to be found by the short way, which checks no value
 
+    def _hit(self, values: tuple[Any, ...]) -> Any:
+        """The wrapper for the usual call, a plain function and plain constants; or None.
+
+        It spells the key as :meth:`_find` does, by the shortest way.
+        """
+        function = values[0]
+        if type(function) is not FunctionType:
+            return None
+        code = function.__code__
+        facts = facts_of(code)
+        store = registered(code)
+        if store is None or not facts.short or facts.generated:
+            return None
+        short = short_key(function, code, facts)
+        if short is None:
+            return None
+        key, targets = short
+        for value in values[1:]:
+            kind = type(value)
+            if kind not in ATOMIC:
+                return None
+            key += (kind, value)
+        entry = store.entries.get((self._token.number, *self._context(), *key))
+        if entry is None or entry.wrapper is LOST:
+            return None
+        if len(targets) > 1:  # the first is the code, whose store this is
+            for ref, target in zip(entry.refs, targets, strict=False):
+                if ref() is not target:
+                    return None
+        wrapper = entry.wrapper
+        forward = entry.note[1][0]
+        if self._transient:
+            _GET(forward, "_lent")[get_ident()] = (None, ref_to(function), True)
+        else:
+            _GET(forward, "_lent")[get_ident()] = (function, None, True)
+            handed_out(entry)
+        self.hits += 1
+        return wrapper
+
     def _find(
         self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if values:
+            wrapper = self._hit(values)
+            if wrapper is not None:
+                return wrapper
         token = self._token
         functions = [value for value in values if is_function_like(value)]
         try:
@@ -262,8 +311,8 @@ class ValueInterner(Interner):
         entry.hold()
         return wrapper
 
-    def _lend(self, forwards: tuple[SharedForward, ...], functions: list[Any]) -> None:
-        for forward, function in zip(forwards, functions, strict=True):
+    def _lend(self, forwards: tuple[SharedForward, ...], functions: Sequence[Any]) -> None:
+        for forward, function in zip(forwards, functions, strict=False):
             lend(forward, function, weakly=self._transient)
 
     def _options(self, names: Any, values: tuple[Any, ...]) -> Frozen:
@@ -323,7 +372,7 @@ class Operation:
         try:
             options = freeze(handle.args, handle.kwargs, names=("args", "kwargs"))
             frozen = freeze(function, handle.args, handle.kwargs, names=("f", "args", "kwargs"))
-        except Unkeyable:
+        except Exception:  # refused, or code of the user's that reading ran into failed
             return None
         # The result would hold functions and arrays among the options.
         placed = place(self._token.number, self._context(), lambda: options, frozen)

@@ -207,8 +207,8 @@ def intern_attribute(
 
     def pattern(factory: Any) -> Interner:
         if by == "object":
-            return Interner(factory, 128, lambda: None)
-        return ValueInterner(factory, 128, lambda: None, transient=transient, context=context)
+            return Interner(factory, 128)
+        return ValueInterner(factory, 128, transient=transient, context=context)
 
     def replace(factory: Any) -> Any:
         if not isinstance(factory, type):

@@ -1,0 +1,57 @@
+# Every target makes what it needs, from a fresh clone and a Python of 3.11 or later:
+#   make demo    the tracing cache before and after patch_flax(), in one table
+#   make test    the tests
+#   make bench   a hit of interned against other memos; the call of nnx.cond
+#   make lint    ruff and mypy
+# Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+
+# Python 3.11 has its last jax and flax; later ones get the newest, and no older than these.
+ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] == (3, 11))'),True)
+PINS = 'jax==0.10.2' 'flax==0.12.8'
+else
+PINS = 'jax>=0.12' 'flax>=0.12.12'
+endif
+
+python = $(VENV)/bin/python
+# One file for each set of extras that is installed; pip adds them to one environment.
+stamp = $(VENV)/.installed
+
+.PHONY: demo test bench lint ruff format mypy clean
+.DELETE_ON_ERROR:
+
+demo: $(stamp)-flax
+	@$(python) -m fnintern demo $(ARGS)
+
+test: $(stamp)-test
+	$(python) -m pytest $(ARGS)
+
+bench: $(stamp)-bench
+	$(python) -m benchmarks $(ARGS)
+
+lint: ruff format mypy
+
+ruff: $(stamp)-dev
+	$(python) -m ruff check .
+
+format: $(stamp)-dev
+	$(python) -m ruff format --check .
+
+mypy: $(stamp)-dev
+	$(python) -m mypy --strict src tests benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+$(stamp)-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'fnintern needs Python 3.11 or later; name one: make PYTHON=...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(stamp)-%: pyproject.toml Makefile | $(stamp)-venv
+	@echo 'Installing fnintern[$*] into $(VENV) ...' >&2
+	@$(python) -m pip install --quiet --editable '.[$*]' $(PINS)
+	@touch $@

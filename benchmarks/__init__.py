@@ -1,0 +1,1 @@
+"""What fnintern costs, against what it replaces: ``python -m benchmarks``."""

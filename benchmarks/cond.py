@@ -1,0 +1,92 @@
+"""A call of ``nnx.cond``: patched, as installed, by flax's own memo, and ``jax.lax.cond``."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.timing import Check, Result, Spread, race, ratios, time_once
+
+__all__ = ["run"]
+
+MODES: dict[str, dict[str, bool]] = {
+    "default mode": {},
+    "graph_updates=False": {"graph_updates": False},
+    "graph=False": {"graph": False},
+}
+
+
+def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
+    """The table's lines."""
+    try:
+        import jax
+        import jax.numpy as jnp
+        from flax import nnx
+        from flax.nnx.transforms import transforms
+    except ImportError as error:
+        return Result([f"A call of nnx.cond: not measured, {error}"], [])
+
+    from fnintern import patch_flax
+
+    model, x = nnx.Linear(4, 4, rngs=nnx.Rngs(0)), jnp.ones(4)
+    kernel, bias = model.kernel[...], model.bias[...]
+
+    def up(model: Any, x: Any) -> Any:
+        return model(x) + 1
+
+    def down(model: Any, x: Any) -> Any:
+        return model(x) - 1
+
+    def up_arrays(kernel: Any, bias: Any, x: Any) -> Any:
+        return x @ kernel + bias + 1
+
+    def down_arrays(kernel: Any, bias: Any, x: Any) -> Any:
+        return x @ kernel + bias - 1
+
+    def limit() -> Any:
+        return jax.block_until_ready(jax.lax.cond(True, up_arrays, down_arrays, kernel, bias, x))
+
+    def call(mode: dict[str, bool]) -> Any:
+        return jax.block_until_ready(nnx.cond(True, up, down, model, x, **mode))
+
+    def patched(mode: dict[str, bool]) -> float:
+        with patch_flax():
+            call(mode)  # each patch has wrappers of its own, and traces them once
+            return time_once("call(mode)", {"call": call, "mode": mode}, number)
+
+    memo = hasattr(transforms, "_get_cached_wrapper")
+
+    def installed(mode: dict[str, bool]) -> float:
+        call(mode)
+        # Where it compiles at every call, a few calls tell.
+        few = number if memo and mode else max(1, number // 100)
+        return time_once("call(mode)", {"call": call, "mode": mode}, few)
+
+    lines = [
+        "A patched call of nnx.cond with the same functions, in calls of each rival: median "
+        "(quartiles).",
+        f"{'mode':20}{'jax.lax.cond':>20}{'flax, its memo':>20}{'flax, no memo':>26}"
+        f"{'patched, ms':>13}",
+    ]
+    checks = []
+    for name, mode in MODES.items():
+        rivals = {
+            "patched": functools.partial(patched, mode),
+            "installed": functools.partial(installed, mode),
+            "limit": functools.partial(time_once, "limit()", {"limit": limit}, number),
+        }
+        seconds = race(rivals, rounds, lambda line: show(f"nnx.cond, {name}: {line}"))
+        ours = seconds["patched"]
+        ratio = ratios(ours, seconds["installed"])
+        if memo and mode:
+            checks.append(Check(f"nnx.cond, {name}, patched / flax's memo", ratio.median, 1.1))
+            cells = f"{ratio!s:>20}{'':26}"
+        else:
+            figures = f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
+            cells = f"{'none':>20}{figures:>26}"
+        lines.append(
+            f"{name:20}{ratios(ours, seconds['limit'])!s:>20}{cells}"
+            f"{Spread.of(ours).median * 1e3:>13.3f}"
+        )
+    return Result(lines, checks)

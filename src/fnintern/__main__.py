@@ -1,0 +1,44 @@
+"""``python -m fnintern COMMAND ...``: hands each command to the module that has it.
+
+The rest of the command line goes on unchanged. Imports neither jax nor flax.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["main"]
+
+#: Command -> the module whose ``main(argv)`` runs it, and what it does.
+COMMANDS: Final = {
+    "demo": ("fnintern.demo", "google/flax#5512 before and after patch_flax(), in one table"),
+    "retraces": ("fnintern.retraces_cli", "run a script, and list what JAX traced again and why"),
+    "explain": ("fnintern.explaining", "how MODULE:NAME is keyed, and what it captures"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="python -m fnintern",
+        usage="%(prog)s {demo | retraces SCRIPT | explain MODULE:NAME} [options]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items()),
+    )
+    parser.add_argument("command", choices=COMMANDS, help="add --help after it for its options")
+    name = parser.parse_args(arguments[:1]).command
+    module = COMMANDS[name][0]
+    if importlib.util.find_spec(module) is None:
+        parser.error(f"this release of fnintern has no {name!r} command (no module {module})")
+    status: int = importlib.import_module(module).main(arguments[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

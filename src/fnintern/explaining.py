@@ -1,0 +1,135 @@
+"""``fnintern.explain``: how a callable is keyed, what it captures, and what stands in the way.
+
+Also the command ``python -m fnintern explain MODULE:NAME``. Imports neither jax nor flax.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fnintern.captures import freeze
+from fnintern.code import facts_of
+from fnintern.explanations import Capture, Explanation, Obstacle
+from fnintern.keys import Unkeyable, key_of
+
+__all__ = ["explain", "main"]
+
+
+def explain(callable: Any) -> Explanation:
+    """How a function, or any other argument of a factory, is keyed, and why it is not interned.
+
+    Args:
+        callable: a function, partial, bound method, callable object, or another argument.
+
+    Returns:
+        The explanation: a text by ``str()``, and in its attributes what each capture is, and each
+        obstacle with its path, type, reason and remedy.
+
+    Example:
+        >>> import fnintern, time
+        >>> scale = 2.0
+        >>> print(fnintern.explain(lambda x: scale * x))
+        <lambda>: interned, keyed by the value of all its captures
+          scale is a float: part of the key
+        >>> print(fnintern.explain(lambda x: x + time.time()))
+        <lambda>: not interned, built afresh on each call
+          time is a module: it returns something else at each call; pass it as an operand
+    """
+    name = _name_of(callable)
+    captures = []
+    obstacles = []
+    for path, value in _visible(callable):
+        try:
+            frozen = freeze(value, names=(path,))
+        except Unkeyable as error:
+            obstacles.append(Obstacle.of(error))
+            captures.append(Capture(path, type(value).__qualname__, "refused"))
+        else:
+            role = "operand" if frozen.leaves else "key"
+            captures.append(Capture(path, type(value).__qualname__, role))
+    try:
+        frozen = freeze(callable, names=(name,))
+    except Unkeyable as error:
+        # The whole is asked too: what no single capture shows, such as a module's attributes.
+        whole = Obstacle.of(error)
+        known = {(o.type_name, o.reason) for o in obstacles}
+        if (whole.type_name, whole.reason) not in known:
+            obstacles.append(whole)
+        return Explanation(name, False, _by_object(callable), tuple(obstacles), tuple(captures))
+    if frozen.leaves:
+        keyed_by = (
+            f"the function object, while its {len(frozen.leaves)} captured arrays are bound to "
+            f"the same objects"
+        )
+    else:
+        keyed_by = "the value of all its captures"
+    return Explanation(name, True, keyed_by, (), tuple(captures))
+
+
+def _by_object(value: Any) -> str:
+    """How ``by="object"`` takes what ``by="value"`` refuses; empty where it refuses it too."""
+    try:
+        key_of([("f", value)])
+    except Exception:
+        return ""
+    return "the identity of the callables"
+
+
+def _name_of(value: Any) -> str:
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else type(value).__qualname__
+
+
+def _visible(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a function sees at first sight, by the names that its code uses."""
+    if isinstance(value, functools.partial):
+        yield from _visible(value.func)
+        for i, item in enumerate(value.args):
+            yield f"args[{i}]", item
+        for name, item in value.keywords.items():
+            yield f"keywords[{name!r}]", item
+    elif isinstance(value, types.MethodType):
+        yield "__self__", value.__self__
+        yield from _visible(value.__func__)
+    elif isinstance(value, types.FunctionType):
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+        for name, _ in facts_of(value.__code__).globals:
+            if name in value.__globals__ and type(value.__globals__[name]) is not types.ModuleType:
+                yield name, value.__globals__[name]
+        for i, item in enumerate(value.__defaults__ or ()):
+            yield f"__defaults__[{i}]", item
+        for name, item in (value.__kwdefaults__ or {}).items():
+            yield f"__kwdefaults__[{name!r}]", item
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs ``python -m fnintern explain``; returns its exit status: 0 if interned, else 1."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fnintern explain",
+        description="How a function is keyed, what it captures, and what stands in the way.",
+    )
+    parser.add_argument("target", metavar="MODULE:NAME", help="for example my_package.model:loss")
+    module_name, colon, name = parser.parse_args(argv).target.partition(":")
+    if not colon or not module_name or not name:
+        parser.error("expected MODULE:NAME, for example my_package.model:loss")
+    sys.path.insert(0, "")
+    found: Callable[..., Any]
+    try:
+        found = importlib.import_module(module_name)  # type: ignore[assignment]
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        parser.error(f"cannot find {module_name}:{name}: {error}")
+    explanation = explain(found)
+    print(explanation)
+    return 0 if explanation.interned else 1

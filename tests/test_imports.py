@@ -1,0 +1,48 @@
+"""``import fnintern`` imports neither jax nor flax, and its twin shows that the check can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CHECK = """
+import sys
+{statement}
+found = sorted({{"jax", "jaxlib", "flax", "numpy"}} & set(sys.modules))
+sys.exit(f"imported {{found}}" if found else 0)
+"""
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import fnintern",
+        "import fnintern.patches.flax",
+        "import fnintern; fnintern.interned(lambda f: [f])(lambda x: x)",
+        "import fnintern; fnintern.interned(lambda f: [f])((1.0, frozenset({2}), object()))",
+        "import fnintern; from fnintern import *; fnintern.patch('json', 'dumps').revert()",
+    ],
+)
+def test_imports_neither_jax_nor_flax(statement: str) -> None:
+    done = run(CHECK.format(statement=statement))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("module", ["jax", "flax", "numpy"])
+def test_the_check_can_fail(module: str) -> None:
+    done = run(CHECK.format(statement=f"import fnintern, {module}"))
+    assert done.returncode == 1
+    assert f"'{module}'" in done.stderr
+
+
+def test_public_names() -> None:
+    """What ``fnintern`` offers is what its page says, no more (DESIGN.md, section 6)."""
+    program = "import fnintern; print(*sorted(n for n in vars(fnintern) if n[0] != '_'))"
+    names = set(run(program).stdout.split())
+    assert {"interned", "cache_info", "cache_clear", "patch", "patch_flax", "Patch"} <= names
