@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
@@ -33,3 +34,22 @@ def test_a_branch_that_takes_no_weak_reference_runs_as_without_the_patch(
     for _ in range(2):
         out = nnx.cond(True, Slotted(), Slotted(), jnp.ones(()), graph_updates=graph_updates)
         assert out == 1.0
+
+
+@pytest.mark.parametrize("graph_updates", [True, False])
+def test_a_branch_that_reads_what_its_trace_changes_is_traced_each_time(
+    graph_updates: bool,
+) -> None:
+    # flax 0.12.9 and later trace once here: their memo takes what a branch reads as constant.
+    traces = 0
+
+    def branch(x: jax.Array) -> jax.Array:
+        nonlocal traces
+        traces += 1
+        return x * traces
+
+    outs = [
+        float(nnx.cond(True, branch, lambda x: x, jnp.ones(()), graph_updates=graph_updates))
+        for _ in range(3)
+    ]
+    assert outs == [1.0, 2.0, 3.0]
