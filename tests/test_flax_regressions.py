@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from flax import nnx
 
 import fnintern
+from fnintern import captures
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,20 @@ def test_a_branch_that_takes_no_weak_reference_runs_as_without_the_patch(
     for _ in range(2):
         out = nnx.cond(True, Slotted(), Slotted(), jnp.ones(()), graph_updates=graph_updates)
         assert out == 1.0
+
+
+class Step(NamedTuple):
+    number: int
+    reward: jax.Array
+
+
+def test_a_function_that_makes_a_named_tuple_and_reads_its_fields_is_a_constant() -> None:
+    # In TestCond.test_basic of flax 0.12.6, a branch returns a time step.
+    def make(scale: float) -> Any:
+        return lambda step: Step(step.number + 1, scale * step.reward)
+
+    assert captures.freeze(make(2.0)).key == captures.freeze(make(2.0)).key
+    assert captures.freeze(make(2.0)).key != captures.freeze(make(3.0)).key
 
 
 @pytest.mark.parametrize("graph_updates", [True, False])
