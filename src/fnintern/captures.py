@@ -478,7 +478,7 @@ class _Walk:
         elif isinstance(content, functools.cached_property):
             self.add(content.func, path)
         elif isinstance(content, _DESCRIPTORS):
-            self.tokens.append(Marker.OBJECT)  # a slot: its content belongs to the instance
+            self.tokens.append(Marker.OBJECT)  # a slot or field: what it holds is the instance's
         else:
             self.add(content, path)
 
@@ -704,6 +704,7 @@ _DESCRIPTORS: Final = (
     types.MemberDescriptorType,
     types.GetSetDescriptorType,
     types.WrapperDescriptorType,
+    type(collections.namedtuple("_", "field").field),  # type: ignore[attr-defined]
 )
 
 #: Names of jax's own callables that cache what they wrap by identity.

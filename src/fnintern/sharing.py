@@ -271,6 +271,9 @@ class ValueInterner(Interner):
             )
             if placed is None or not self._self_contained(names, values):
                 raise Unkeyable("f", None, "it is on its own")
+            if self._transient:
+                for function in functions:
+                    weakref.ref(function)  # lending it takes one (I5)
         except Exception:
             self._bypassed += 1
             return self._factory(*args, **kwargs)
