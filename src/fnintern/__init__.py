@@ -1,5 +1,7 @@
 """A stable function identity for JAX. Importing it imports neither jax nor flax."""
 
+from fnintern.captures import keyed as keyed
+from fnintern.captures import stateless as stateless
 from fnintern.explanations import Explanation as Explanation
 from fnintern.explanations import Obstacle as Obstacle
 from fnintern.interned import CacheInfo as CacheInfo

@@ -1,4 +1,4 @@
-"""One stand-in for all functions that are equal by value, and what an operation made of it (S1, S3).
+"""One stand-in for all functions equal by value, and what an operation made of it (S1, S3).
 
 A wrapper that is shared must not hold any one of its functions: it would keep alive what the
 function refers to, and go stale when the function's state changes. It gets a :class:`SharedForward`
@@ -13,9 +13,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
+from collections.abc import Callable, Iterator, Sequence
 from threading import get_ident
 from types import FunctionType
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from fnintern.captures import Frozen, _keys, freeze, short_key
@@ -267,6 +267,10 @@ class ValueInterner(Interner):
             )
             if placed is None or not self._self_contained(names, values):
                 raise Unkeyable("f", None, "it is on its own")
+            if self._transient:
+                for function in functions:
+                    ref_to(function)  # a TypeError where it takes none
+                del function
         except Exception:
             self._bypassed += 1
             return self._factory(*args, **kwargs)
