@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax  # type: ignore[import-untyped]
+import optax  # type: ignore[import-untyped, unused-ignore]
 import pytest
 from flax import nnx
 

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax  # type: ignore[import-untyped]
+import optax  # type: ignore[import-untyped, unused-ignore]
 import pytest
 from flax import nnx
 from jax._src import test_util as jtu

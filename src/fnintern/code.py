@@ -100,6 +100,8 @@ def _forget(ref: weakref.ref[types.CodeType]) -> None:
 
 _GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+#: What code writes is looked at as well: a trace that changes it is not to be left out.
+_STORE: Final = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 _ATTRIBUTE: Final = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
 _SILENT: Final = {"PUSH_NULL", "NOP", "CACHE", "EXTENDED_ARG", "COPY_FREE_VARS"}
 
@@ -168,6 +170,10 @@ def _scan(
             root = global_chains.setdefault(instruction.argval, {})
         elif name in _DEREF:
             root = closure_chains.setdefault(instruction.argval, {})
+        elif name in _STORE:
+            global_chains.setdefault(instruction.argval, {})[()] = None
+        elif name == "STORE_ATTR":
+            attributes.add(instruction.argval)
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
             constants.append(instruction.argval)
         elif name == "IMPORT_NAME":

@@ -273,7 +273,8 @@ class ValueInterner(Interner):
                 raise Unkeyable("f", None, "it is on its own")
             if self._transient:
                 for function in functions:
-                    weakref.ref(function)  # lending it takes one (I5)
+                    ref_to(function)  # a TypeError where it takes none
+                del function
         except Exception:
             self._bypassed += 1
             return self._factory(*args, **kwargs)
