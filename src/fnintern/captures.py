@@ -141,6 +141,7 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
 
 #: Types that compare by ``==`` and hide nothing, but for some floats.
 _SHORT: Final = ATOMIC | {float}
+_SHORT_OR_IDS: Final = _SHORT | {tuple}
 
 
 def short_key(
@@ -152,7 +153,6 @@ def short_key(
     others. ``facts.short`` must hold.
     """
     namespace = function.__globals__
-    names = facts.names
     cells = function.__closure__
     try:
         values: Any = facts.get(namespace)
@@ -169,18 +169,24 @@ def short_key(
     attributes = function.__dict__
     if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
         return None
-    kinds = tuple(map(type, values))
     targets: list[Any] = [code]
-    if not _SHORT.issuperset(kinds):
+    modules = 0
+    if facts.dotted:
         values = list(values)
-        for i, kind in enumerate(kinds):
-            if kind is _ModuleType and i < len(names):
-                seen = _library_functions(values[i], facts.chains_of[names[i]], targets)
-                if seen is None:
+        for i, chains in facts.dotted:
+            if type(values[i]) is _ModuleType:
+                ids = _library_functions(values[i], chains, targets)
+                if ids is None:
                     return None
-                values[i] = seen
-            elif kind not in _SHORT:
-                return None
+                values[i] = ids
+                modules += 1
+    kinds = tuple(map(type, values))
+    # Tuples are those of ids; a tuple of the program's goes the long way.
+    if not _SHORT.issuperset(kinds) and (
+        kinds.count(tuple) != modules or not _SHORT_OR_IDS.issuperset(kinds)
+    ):
+        return None
+    if type(values) is list:
         values = tuple(values)
     if float in kinds:
         for value in values:
@@ -194,20 +200,40 @@ def _library_functions(
     module: types.ModuleType, chains: tuple[tuple[str, ...], ...], targets: list[Any]
 ) -> tuple[int, ...] | None:
     """The ids of a library module and of the functions read straight off it."""
-    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES or module is os:
+    if not _is_pure_library(module):
         return None
     targets.append(module)
     ids = [id(module)]
+    contents = module.__dict__
     for chain in chains:
         if len(chain) != 1:
             return None
-        content = module.__dict__.get(chain[0], _EMPTY)
+        content = contents.get(chain[0])
         kind = type(content)
-        if kind not in _LIBRARY_FUNCTIONS and kind.__name__ not in _JITTED:
-            return None
+        if kind not in _function_kinds:
+            if kind.__name__ not in _JITTED:
+                return None
+            _function_kinds.add(kind)
         targets.append(content)
         ids.append(id(content))
     return tuple(ids)
+
+
+#: Types of what a library module may hold as a function; jax's own are added as they turn up.
+_function_kinds: set[type] = {types.FunctionType, types.BuiltinFunctionType}
+
+#: Ids of library modules whose functions depend on their arguments alone.
+_pure_libraries: dict[int, weakref.ref[types.ModuleType]] = {}
+
+
+def _is_pure_library(module: types.ModuleType) -> bool:
+    found = _pure_libraries.get(id(module))
+    if found is not None and found() is module:
+        return True
+    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES or module is os:
+        return False
+    _pure_libraries[id(module)] = weakref.ref(module)
+    return True
 
 
 _Handler = Callable[["_Walk", Any, str], None]

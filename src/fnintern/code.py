@@ -37,7 +37,7 @@ class CodeFacts:
     Attributes:
         globals: names of globals, each with the attribute chains read straight off it. An empty
             chain says that the object itself is used.
-        chains_of: the same as a dictionary.
+        dotted: which of ``names`` an attribute is read off, each by its place and its chains.
         chains: the same for closure variables.
         imports: modules imported when the code runs, with their relative level, and the names
             taken from each.
@@ -51,7 +51,7 @@ class CodeFacts:
     """
 
     globals: tuple[tuple[str, Chains], ...]
-    chains_of: dict[str, Chains]
+    dotted: tuple[tuple[int, Chains], ...]
     chains: dict[str, Chains]
     imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
     attributes: frozenset[str]
@@ -117,7 +117,11 @@ def _analyse(code: types.CodeType) -> CodeFacts:
     names = tuple(name for name in global_chains if not hasattr(builtins, name))
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
-        chains_of={name: tuple(chains) for name, chains in global_chains.items()},
+        dotted=tuple(
+            (i, tuple(global_chains[name]))
+            for i, name in enumerate(names)
+            if any(global_chains[name])
+        ),
         chains={name: tuple(chains) for name, chains in closure_chains.items()},
         imports=tuple((name, tuple(names)) for name, names in imports.items()),
         attributes=frozenset(attributes),
