@@ -11,6 +11,7 @@ of the call that traces. Never imports jax or flax.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -55,14 +56,29 @@ def has_tracer(leaves: list[Any]) -> bool:
     return jax is not None and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
+_ABSENT: Final = Marker.EMPTY
+#: What functions of one key have in common, and keeps nothing of them alive.
+_ALIKE: Final = ("__class__", "__name__", "__qualname__", "__module__")
+
+
 class SharedForward(Forward):
     """Stands in for every function of one key: it forwards to the one lent in this thread."""
 
-    __slots__ = ("_entry", "_key", "_lent")
+    __slots__ = ("_alike", "_code", "_entry", "_key", "_lent")
 
-    def __init__(self, key: Key) -> None:
-        """Args: what is equal in all functions that will be lent (:func:`key_now`)."""
-        _SET(self, "_key", key)
+    def __init__(self, function: Any) -> None:
+        """Args: one of the functions that will be lent, all of one key."""
+        _SET(self, "_key", freeze(function).key)
+        # JAX asks a wrapper for these some thirty times a call, for its messages.
+        alike = {}
+        _SET(self, "_code", None)
+        if type(function) is FunctionType:
+            alike = {name: getattr(function, name) for name in _ALIKE}
+            alike["__wrapped__"] = _ABSENT if "__wrapped__" not in function.__dict__ else None
+            if not (function.__defaults__ or function.__kwdefaults__ or function.__annotations__):
+                alike["__signature__"] = inspect.signature(function)  # of nothing but names
+            _SET(self, "_code", weakref.ref(function.__code__))
+        _SET(self, "_alike", {name: x for name, x in alike.items() if x is not None})
         #: Thread -> the function or a weak reference to it, and whether its key was computed just
         #: now.
         _SET(self, "_lent", {})
@@ -78,6 +94,19 @@ class SharedForward(Forward):
         if key_now(function) != _GET(self, "_key"):
             SharedForward._unshare(self)
         return result
+
+    def __getattribute__(self, name: str) -> Any:
+        alike = _GET(self, "_alike")
+        if name in alike:
+            if alike[name] is _ABSENT:
+                raise AttributeError(name)
+            return alike[name]
+        if name == "__code__":
+            code = _GET(self, "_code")
+            code = None if code is None else code()  # weakly: the code's store holds this forward
+            if code is not None:
+                return code
+        return Forward.__getattribute__(self, name)
 
     def _current(self) -> tuple[Any, bool]:
         lent = _GET(self, "_lent")
@@ -291,7 +320,7 @@ class ValueInterner(Interner):
                 return wrapper
             entry.discard()
         self._misses += 1
-        forwards = tuple(SharedForward(freeze(function).key) for function in functions)
+        forwards = tuple(SharedForward(function) for function in functions)
         self._lend(forwards, functions)
         by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}
         wrapper = self._factory(
@@ -391,7 +420,7 @@ class Operation:
                     share.sole = None
                 return share
             entry.discard()
-        forward = SharedForward(freeze(function).key)
+        forward = SharedForward(function)
         with lent(forward, function):
             made = self.make(forward, *handle.args, **handle.kwargs)
         entry = Entry(_Share(made, forward, frozen.key, handle.mark), targets, owner, ())
