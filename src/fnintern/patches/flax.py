@@ -203,7 +203,7 @@ def _immediate(module: types.ModuleType, name: str) -> Callable[..., Any]:
                 handles[number] = weakref.ref(function, lambda _: handles.pop(number, None)), handle
             except TypeError:
                 pass
-        with handle.lent(function, function) as shared:
-            return getattr(module, name)(shared, *args, **kwargs)
+        operate = getattr(module, name)
+        return handle.run(lambda shared: operate(shared, *args, **kwargs), function, function)
 
     return run
