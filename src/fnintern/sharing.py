@@ -11,6 +11,7 @@ of the call that traces. Never imports jax or flax.
 from __future__ import annotations
 
 import contextlib
+import enum
 import inspect
 import sys
 import weakref
@@ -37,6 +38,9 @@ from fnintern.lifetime import (
 
 __all__ = ["Handle", "Operation", "SharedForward", "ValueInterner", "has_tracer", "key_now"]
 
+#: How many equal functions one thread may have lent at a time, as recursion does.
+MAX_LOANS: Final = 100
+
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
 ref_to: Final = weakref.ref
@@ -56,6 +60,35 @@ def has_tracer(leaves: list[Any]) -> bool:
     return jax is not None and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
+class Changed(BaseException):
+    """A shared result is about to be traced for a function that is not equal any more.
+
+    Raised before any code of the user's runs, and caught by the :class:`Handle` that lent the
+    function; a BaseException, so that nobody on the way takes it for an error.
+    """
+
+    def __init__(self, forward: SharedForward) -> None:
+        self.forward = forward
+
+
+class Terms(enum.Enum):
+    """On what terms a function is lent, should JAX trace it."""
+
+    #: Its key was computed just now.
+    EQUAL = "equal"
+    #: It may have changed; then nobody shall get to share what comes of it.
+    UNSHARE = "unshare"
+    #: It may have changed; then it must not be traced, since others share already.
+    REFUSE = "refuse"
+    #: It has, and is to be traced elsewhere from now on.
+    NEVER = "never"
+
+
+#: The function lent or None, else a weak reference to it; its terms; and what was lent before in
+#: the same thread.
+Loan = tuple[Any, Any, Terms, Any]
+_EQUAL: Final = Terms.EQUAL
+
 _ABSENT: Final = Marker.EMPTY
 #: What functions of one key have in common, and keeps nothing of them alive.
 _ALIKE: Final = ("__class__", "__name__", "__qualname__", "__module__")
@@ -64,10 +97,11 @@ _ALIKE: Final = ("__class__", "__name__", "__qualname__", "__module__")
 class SharedForward(Forward):
     """Stands in for every function of one key: it forwards to the one lent in this thread."""
 
-    __slots__ = ("_alike", "_code", "_entry", "_key", "_lent")
+    __slots__ = ("_alike", "_code", "_context", "_entry", "_key", "_lent")
 
-    def __init__(self, function: Any) -> None:
-        """Args: one of the functions that will be lent, all of one key."""
+    def __init__(self, function: Any, context: Callable[[], Key] | None = None) -> None:
+        """Args: one of the functions that will be lent, all of one key, and what a trace reads
+        besides, for an operation that may trace long after the function was lent."""
         _SET(self, "_key", freeze(function).key)
         # JAX asks a wrapper for these some thirty times a call, for its messages.
         alike = {}
@@ -79,16 +113,24 @@ class SharedForward(Forward):
                 alike["__signature__"] = inspect.signature(function)  # of nothing but names
             _SET(self, "_code", weakref.ref(function.__code__))
         _SET(self, "_alike", {name: x for name, x in alike.items() if x is not None})
-        #: Thread -> the function or a weak reference to it, and whether its key was computed just
-        #: now.
+        _SET(self, "_context", (context, context()) if context is not None else None)
+        #: Thread -> its loan.
         _SET(self, "_lent", {})
         _SET(self, "_entry", None)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         # JAX is tracing. The result will serve all equal functions, so it has to come from one.
-        function, checked = SharedForward._current(self)
-        if not checked and key_now(function) != _GET(self, "_key"):
-            SharedForward._unshare(self)
+        function, terms = SharedForward._current(self)
+        if terms is not _EQUAL:
+            context = _GET(self, "_context")
+            if (
+                terms is Terms.NEVER
+                or key_now(function) != _GET(self, "_key")
+                or (context is not None and context[0]() != context[1])
+            ):
+                if terms is not Terms.UNSHARE:
+                    raise Changed(self)
+                SharedForward._unshare(self)
         result = function(*args, **kwargs)
         # One whose trace changes what it sees (a counter, a list) is shared with nobody.
         if key_now(function) != _GET(self, "_key"):
@@ -108,18 +150,20 @@ class SharedForward(Forward):
                 return code
         return Forward.__getattribute__(self, name)
 
-    def _current(self) -> tuple[Any, bool]:
+    def _current(self) -> tuple[Any, Terms]:
         lent = _GET(self, "_lent")
-        function, ref, checked = lent.get(get_ident()) or (None, None, False)
-        if ref is not None:
-            function = ref()
-        if function is None:  # called in a thread that did not ask for the wrapper
-            for function, ref, _ in reversed(list(lent.values())):
+        loan = lent.get(get_ident())
+        terms = Terms.UNSHARE if loan is None else loan[2]
+        # Last, what was lent in other threads: this one did not ask for the wrapper.
+        for start in (loan, *reversed(list(lent.values()))):
+            loan = start
+            while loan is not None:
+                function, ref, _, loan = loan
                 function = function if ref is None else ref()
                 if function is not None:
-                    return function, False
-            raise ReferenceError(FREED)
-        return function, checked
+                    return function, terms
+                terms = Terms.UNSHARE
+        raise ReferenceError(FREED)
 
     def _unshare(self) -> None:
         entry = _GET(self, "_entry")
@@ -149,7 +193,7 @@ def belongs_to(forward: SharedForward, entry: Entry) -> None:
 
 
 def lend(
-    forward: SharedForward, function: Any, *, weakly: bool = False, checked: bool = True
+    forward: SharedForward, function: Any, *, weakly: bool = False, terms: Terms = _EQUAL
 ) -> Any:
     """Makes ``forward`` stand for ``function`` in this thread.
 
@@ -157,7 +201,7 @@ def lend(
         forward: the stand-in.
         function: one whose key was that of ``forward`` when the wrapper was asked for.
         weakly: the caller holds the function for as long as the wrapper is called.
-        checked: whether the key is that of ``forward`` just now.
+        terms: what may have happened since.
 
     Returns:
         What :func:`take_back` needs.
@@ -165,8 +209,32 @@ def lend(
     lent = _GET(forward, "_lent")
     thread = get_ident()
     before = lent.get(thread)
-    lent[thread] = (None, weakref.ref(function), checked) if weakly else (function, None, checked)
+    if weakly:
+        older = before and outlived(before, function)
+        lent[thread] = (None, weakref.ref(function), terms, older)
+    else:
+        lent[thread] = (function, None, terms, None)
     return before
+
+
+def outlived(loan: Loan, function: Any) -> Loan | None:
+    """The loans of callers further up that are still to be traced, when ``function`` is lent.
+
+    A branch that calls the same transform lends an equal function, which dies before the outer
+    one is called.
+    """
+    older: Loan | None = None
+    found: list[Any] = []
+    seen: Any = loan
+    while seen is not None and len(found) < MAX_LOANS:
+        kept, ref, _, next_loan = seen
+        lent = kept if ref is None else ref()
+        if lent is not None and lent is not function:
+            found.append(seen)
+        seen = next_loan
+    for kept, ref, _, _ in reversed(found):
+        older = (kept, ref, Terms.UNSHARE, older)
+    return older
 
 
 def take_back(forward: SharedForward, before: Any) -> None:
@@ -277,9 +345,14 @@ class ValueInterner(Interner):
         wrapper = entry.wrapper
         forward = entry.note[1][0]
         if self._transient:
-            _GET(forward, "_lent")[get_ident()] = (None, ref_to(function), True)
+            lent, thread, ref = _GET(forward, "_lent"), get_ident(), ref_to(function)
+            before = lent.get(thread)
+            # Python makes one plain weak reference for each object: the usual loan is the last one.
+            if before is None or before[1] is not ref or before[3] is not None:
+                older = None if before is None else outlived(before, function)
+                lent[thread] = (None, ref, _EQUAL, older)
         else:
-            _GET(forward, "_lent")[get_ident()] = (function, None, True)
+            _GET(forward, "_lent")[get_ident()] = (function, None, _EQUAL, None)
             handed_out(entry)
         self.hits += 1
         return wrapper
@@ -416,11 +489,10 @@ class Operation:
         if entry is not None:
             share: _Share = entry.wrapper
             if entry.matches(targets) and share.key == frozen.key:
-                if share.sole is not handle.mark:
-                    share.sole = None
+                share.sole = None
                 return share
             entry.discard()
-        forward = SharedForward(function)
+        forward = SharedForward(function, self._context)
         with lent(forward, function):
             made = self.make(forward, *handle.args, **handle.kwargs)
         entry = Entry(_Share(made, forward, frozen.key, handle.mark), targets, owner, ())
@@ -432,9 +504,9 @@ class Operation:
 
 
 @contextlib.contextmanager
-def lent(forward: SharedForward, function: Any, checked: bool = True) -> Iterator[None]:
+def lent(forward: SharedForward, function: Any, terms: Terms = _EQUAL) -> Iterator[None]:
     """Makes ``forward`` stand for ``function`` in this thread, for the time of the block."""
-    before = lend(forward, function, checked=checked)
+    before = lend(forward, function, terms=terms)
     try:
         yield
     finally:
@@ -448,12 +520,14 @@ class Handle:
     """The result of applying an operation to one function, as the caller holds it.
 
     Its first call finds a share by the value of the function at that time. Later calls use the
-    same, as the unpatched result would use its own program; as soon as the function's state has
-    changed while others use the share too, or where it cannot be shared, it is on its own.
+    same, as the unpatched result would use its own program. Where that has to trace again, and the
+    function's state has changed while others share, or where it cannot be shared, the function is
+    on its own.
     """
 
     __slots__ = (
-        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
+        "__weakref__", "_function", "_operation", "_plain", "_share", "_terms",
+        "args", "kwargs", "mark",
     )  # fmt: skip
 
     def __init__(
@@ -466,28 +540,29 @@ class Handle:
         self.args = args
         self.kwargs = kwargs or {}
         self.mark = object()
+        self._terms = Terms.REFUSE
 
-    @contextlib.contextmanager
-    def lent(self, function: Any, plain: Any) -> Iterator[Any]:
-        """What to call for ``function`` during the block; ``plain`` where it is on its own."""
-        share = self._share
-        if share is _ALONE:
-            yield plain
-            return
-        checked = share is None or share.sole is not self.mark
-        if checked:
-            found = self._operation.share(self, function)
-            if found is None or (share is not None and found is not share):
-                self._share = _ALONE
-                yield plain
-                return
-            share = self._share = found
-        with lent(share.forward, function, checked):
-            yield share.made
+    def run(self, call: Callable[[Any], Any], function: Any, plain: Any) -> Any:
+        """Calls what the operation made of ``function``; ``plain`` where it is on its own."""
+        share, terms = self._share, self._terms
+        if share is None:
+            share = self._share = self._operation.share(self, function) or _ALONE
+            terms = _EQUAL
+        if share is not _ALONE:
+            if terms is Terms.REFUSE and share.sole is self.mark:
+                terms = Terms.UNSHARE
+            try:
+                with lent(share.forward, function, terms):
+                    return call(share.made)
+            except Changed as changed:
+                if changed.forward is not share.forward:
+                    raise
+            # What it has traced on its own it is to find there again.
+            self._terms = Terms.NEVER
+        return call(plain)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self.lent(self._function, self._plain) as made:
-            return made(*args, **kwargs)
+        return self.run(lambda made: made(*args, **kwargs), self._function, self._plain)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plain, name)

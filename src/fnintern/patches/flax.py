@@ -142,8 +142,7 @@ def _settings() -> Callable[[], Key]:
         ref = getattr(variables, "variable_ref_stack", None)
         rules: Any = axis_rules()
         linen = sys.modules.get("flax.linen.module")
-        context = getattr(linen, "_context", None)
-        interceptors = getattr(context, "interceptor_stack", None)
+        interceptors = getattr(linen, "_global_interceptor_stack", None)
         return (
             *[value() for value in readers],
             hijax[-1] if hijax else None,
@@ -217,7 +216,7 @@ def _immediate(
                 handles[number] = weakref.ref(function, lambda _: handles.pop(number, None)), handle
             except TypeError:
                 pass
-        with handle.lent(function, function) as shared:
-            return getattr(module, name)(shared, *args, **kwargs)
+        operate = getattr(module, name)
+        return handle.run(lambda shared: operate(shared, *args, **kwargs), function, function)
 
     return run
