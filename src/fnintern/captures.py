@@ -86,11 +86,20 @@ class Frozen:
         targets: the objects whose ids are in the key, in the order of the key.
         leaves: the arrays and tracers, in the order in which they are met.
         owner: the first plain function of the user's that was met, or None.
+        holders: the functions and objects met, where there are leaves: they hold those.
     """
 
-    __slots__ = ("key", "leaves", "owner", "targets")
+    __slots__ = ("holders", "key", "leaves", "owner", "targets")
 
-    def __init__(self, key: Key, targets: list[Any], leaves: list[Any], owner: Any) -> None:
+    def __init__(
+        self,
+        key: Key,
+        targets: list[Any],
+        leaves: list[Any],
+        owner: Any,
+        holders: tuple[Any, ...] = (),
+    ) -> None:
+        self.holders = holders
         self.key = key
         self.targets = targets
         self.leaves = leaves
@@ -136,7 +145,8 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
             walk.check_doubtful()
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
-    return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner)
+    holders = tuple(walk.seen.values()) if walk.leaves else ()
+    return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner, holders)
 
 
 #: Types that compare by ``==`` and hide nothing, but for some floats.
@@ -562,6 +572,7 @@ class _Walk:
         self.add(value.__self__, f"{path}.__self__")
 
     def _partial(self, value: functools.partial[Any], path: str) -> None:
+        self.seen.setdefault(id(value), value)  # as a holder of arrays
         self.tokens += (type(value), len(value.args), len(value.keywords))
         self.add(value.func, f"{path}.func")
         for i, item in enumerate(value.args):

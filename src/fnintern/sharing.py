@@ -24,7 +24,15 @@ from fnintern.captures import Frozen, _keys, freeze, short_key
 from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
 from fnintern.interner import Interner
-from fnintern.keys import ATOMIC, Identity, Key, Marker, Unkeyable, is_function_like
+from fnintern.keys import (
+    ATOMIC,
+    Identity,
+    Key,
+    Marker,
+    Unkeyable,
+    is_bound_method,
+    is_function_like,
+)
 from fnintern.lifetime import (
     FREED,
     LOST,
@@ -268,8 +276,16 @@ def place(
     # function has got another one. A tracer's function is made anew in the next trace (S3).
     if frozen.owner is None or has_tracer(frozen.leaves):
         return None
-    targets = [*frozen.targets, *frozen.leaves, frozen.owner]
+    # What holds the arrays is compared too, so that the entry dies with it: the program that the
+    # wrapper keeps alive keeps the arrays alive.
+    holders = [holder for holder in frozen.holders if weakly_held(holder)]
+    targets = [*frozen.targets, *frozen.leaves, *holders, frozen.owner]
     return (mark, Marker.LEAF, *context, *options().key), targets, frozen.owner
+
+
+def weakly_held(value: Any) -> bool:
+    """Whether ``value`` takes weak references, and is not made anew at each access."""
+    return bool(type(value).__weakrefoffset__) and not is_bound_method(value)
 
 
 class ValueInterner(Interner):
