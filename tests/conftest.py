@@ -11,9 +11,10 @@ import pytest
 from fnintern.patches import patching
 
 
-def pytest_collection_finish() -> None:
-    """Puts what the imports made out of the collector's sight: the tests collect a thousand times,
-    and jax alone would make each of them take 0.1 s."""
+@pytest.fixture(autouse=True, scope="module")
+def small_heap() -> None:
+    """Puts what imports and earlier modules made out of the collector's sight: the tests collect
+    thousands of times, and jax alone would make each of them take 0.1 s."""
     gc.collect()
     gc.freeze()
 

@@ -80,6 +80,19 @@ class TestCopiedFunctions:
         assert wrap(decorated) is wrap(decorated)
         assert wrap(function) is first
 
+    @factories
+    def test_I4_wraps_with_a_plain_constant(self, make_factory: Any) -> None:
+        """Calls of a function and an int, a bool, a str or None take a shorter way to a hit."""
+        wrap = make_factory()
+        decorated = functools.wraps(function)(lambda x: -1)
+        for constant in (1, True, 2):
+            first = wrap(function, constant)
+            vars(decorated)["__fnintern__"] = vars(function)["__fnintern__"]
+            assert wrap(decorated, constant) is not first
+            assert wrap(decorated, constant)(1) == -constant
+            assert wrap(function, constant) is first
+            assert wrap(function, scale=constant) is first
+
     def test_I4_wraps_chain(self) -> None:
         wrap, functions = make_function_factory(), [function]
         for i in range(5):
@@ -378,6 +391,7 @@ class TestForward:
     @copies
     def test_L4_copies_are_the_callable_itself(self, duplicate: Any) -> None:
         owner = Plain(1.0)
+        assert copy.copy(self.seen(owner)) is owner
         assert type(duplicate(self.seen(owner))) is Plain
         assert type(duplicate(self.seen(owner.method))) is type(owner.method)
 

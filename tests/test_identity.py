@@ -24,7 +24,7 @@ import pytest
 
 import fnintern
 from factories import factories, make_function_factory
-from fnintern import interned
+from fnintern import interned, lifetime
 from kinds import Case, Kind, Plain, kinds, new_array
 
 
@@ -232,11 +232,13 @@ class DataSpec:
 
 
 class Float(float):
-    pass
+    def __repr__(self) -> str:
+        return "says nothing"
 
 
 class Complex(complex):
-    pass
+    def __repr__(self) -> str:
+        return "says nothing"
 
 
 class Tuple(tuple[Any, ...]):
@@ -694,12 +696,23 @@ class TestNeverAWrongHit:
 
     def test_I4_id_reused_by_the_second_callable(self) -> None:
         wrap = interned(lambda f, g: [g(0)])
+        ids = set()
         for i in range(1_000):
             g = Plain(i)
             assert wrap(function, g) == [i]
             assert wrap(function, g.method) == [i]
             assert wrap(function, functools.partial(g)) == [i]
+            lifetime.demote()  # so that g dies now, and its address is taken again
+            ids.add(id(g))
             del g
+        assert len(ids) < 100
+
+    def test_I4_entry_of_the_dead_does_not_match(self) -> None:
+        """Should a callback ever be late: the callables themselves are compared, by ``is``."""
+        one, two = Plain(1), Plain(2)
+        entry = lifetime.build(lambda f: [f], (one,), {}, [one], one)
+        assert entry.matches([one])
+        assert not entry.matches([two])
 
     def test_I4_class_and_subclass(self) -> None:
         @interned

@@ -6,10 +6,13 @@ from fnintern.explaining import explain as explain
 from fnintern.explanations import Capture as Capture
 from fnintern.explanations import Explanation as Explanation
 from fnintern.explanations import Obstacle as Obstacle
-from fnintern.interned import CacheInfo as CacheInfo
 from fnintern.interned import cache_clear as cache_clear
 from fnintern.interned import cache_info as cache_info
 from fnintern.interned import interned as interned
+from fnintern.interner import CacheInfo as CacheInfo
 from fnintern.patches import Patch as Patch
 from fnintern.patches import patch as patch
 from fnintern.patches import patch_flax as patch_flax
+from fnintern.retracing.report import Retrace as Retrace
+from fnintern.retracing.report import Retraces as Retraces
+from fnintern.retracing.report import retraces as retraces

@@ -17,7 +17,7 @@ __all__ = ["main"]
 #: Command -> the module whose ``main(argv)`` runs it, and what it does.
 COMMANDS: Final = {
     "demo": ("fnintern.demo", "google/flax#5512 before and after patch_flax(), in one table"),
-    "retraces": ("fnintern.retraces_cli", "run a script, and list what JAX traced again and why"),
+    "retraces": ("fnintern.retracing.cli", "run a script, and list what JAX traced again and why"),
     "explain": ("fnintern.explaining", "how MODULE:NAME is keyed, and what it captures"),
 }
 

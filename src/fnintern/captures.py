@@ -22,6 +22,7 @@ import enum
 import fractions
 import functools
 import logging
+import os
 import pathlib
 import re
 import struct
@@ -62,10 +63,19 @@ DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fn
 #: Modules whose functions return something else at each call.
 _IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "secrets", "uuid"})
 _IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
+_CLOCKS: Final = (datetime.datetime, datetime.date)
+_RANDOM: Final = frozenset({"random"})
+#: Functions of ``os`` whose answer depends on what surrounds the program.
+_ASKING: Final = frozenset(
+    {"getenv", "getenvb", "getcwd", "getcwdb", "getpid", "urandom", "getrandom", "listdir",
+     "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
+)  # fmt: skip
 _ModuleType: Final = types.ModuleType
 _CODE: Final = Marker.CODE
 _EMPTY: Final = Marker.EMPTY
 _MISSING: Final = object()
+#: The code of every function made by ``functools.singledispatch``.
+_DISPATCH: Final[object] = getattr(functools.singledispatch(lambda x: x), "__code__", None)
 
 
 class Frozen:
@@ -122,6 +132,8 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
             walk.add(value, name)
         if walk.classes:
             walk.visit_classes()
+        if walk.doubtful:
+            walk.check_doubtful()
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
     return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner)
@@ -129,6 +141,7 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
 
 #: Types that compare by ``==`` and hide nothing, but for some floats.
 _SHORT: Final = ATOMIC | {float}
+_SHORT_OR_IDS: Final = _SHORT | {tuple}
 
 
 def short_key(
@@ -140,7 +153,6 @@ def short_key(
     others. ``facts.short`` must hold.
     """
     namespace = function.__globals__
-    names = facts.names
     cells = function.__closure__
     try:
         values: Any = facts.get(namespace)
@@ -157,18 +169,24 @@ def short_key(
     attributes = function.__dict__
     if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
         return None
-    kinds = tuple(map(type, values))
     targets: list[Any] = [code]
-    if not _SHORT.issuperset(kinds):
+    modules = 0
+    if facts.dotted:
         values = list(values)
-        for i, kind in enumerate(kinds):
-            if kind is _ModuleType and i < len(names):
-                seen = _library_functions(values[i], facts.chains_of[names[i]], targets)
-                if seen is None:
+        for i, chains in facts.dotted:
+            if type(values[i]) is _ModuleType:
+                ids = _library_functions(values[i], chains, targets)
+                if ids is None:
                     return None
-                values[i] = seen
-            elif kind not in _SHORT:
-                return None
+                values[i] = ids
+                modules += 1
+    kinds = tuple(map(type, values))
+    # Tuples are those of ids; a tuple of the program's goes the long way.
+    if not _SHORT.issuperset(kinds) and (
+        kinds.count(tuple) != modules or not _SHORT_OR_IDS.issuperset(kinds)
+    ):
+        return None
+    if type(values) is list:
         values = tuple(values)
     if float in kinds:
         for value in values:
@@ -182,20 +200,40 @@ def _library_functions(
     module: types.ModuleType, chains: tuple[tuple[str, ...], ...], targets: list[Any]
 ) -> tuple[int, ...] | None:
     """The ids of a library module and of the functions read straight off it."""
-    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES:
+    if not _is_pure_library(module):
         return None
     targets.append(module)
     ids = [id(module)]
+    contents = module.__dict__
     for chain in chains:
         if len(chain) != 1:
             return None
-        content = module.__dict__.get(chain[0], _EMPTY)
+        content = contents.get(chain[0])
         kind = type(content)
-        if kind not in _LIBRARY_FUNCTIONS and kind.__name__ not in _JITTED:
-            return None
+        if kind not in _function_kinds:
+            if kind.__name__ not in _JITTED:
+                return None
+            _function_kinds.add(kind)
         targets.append(content)
         ids.append(id(content))
     return tuple(ids)
+
+
+#: Types of what a library module may hold as a function; jax's own are added as they turn up.
+_function_kinds: set[type] = {types.FunctionType, types.BuiltinFunctionType}
+
+#: Ids of library modules whose functions depend on their arguments alone.
+_pure_libraries: dict[int, weakref.ref[types.ModuleType]] = {}
+
+
+def _is_pure_library(module: types.ModuleType) -> bool:
+    found = _pure_libraries.get(id(module))
+    if found is not None and found() is module:
+        return True
+    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES or module is os:
+        return False
+    _pure_libraries[id(module)] = weakref.ref(module)
+    return True
 
 
 _Handler = Callable[["_Walk", Any, str], None]
@@ -212,6 +250,8 @@ class _Walk:
     #: be loaded from.
     attributes: tuple[frozenset[str], ...] = ()
     classes: dict[int, tuple[type, str]] | None = None
+    #: What is refused if any code met loads one of these attributes, off whatever object.
+    doubtful: tuple[tuple[frozenset[str], object, str, str], ...] = ()
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
@@ -257,6 +297,11 @@ class _Walk:
             raise Refused("f", value, f"its captures have more than {MAX_TOKENS} parts", OPERAND)
         return False
 
+    def _sized(self, value: Any, path: str) -> None:
+        self.tokens += (type(value), len(value))
+        if len(self.tokens) + len(value) > MAX_TOKENS:
+            raise Refused(path, value, f"it has more than {MAX_TOKENS} parts", OPERAND)
+
     def _deeper(self, value: object, path: str) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -277,7 +322,8 @@ class _Walk:
         facts = facts_of(code)
         namespace = value.__globals__
         library = facts.library or (facts.generated and is_library_code(code, namespace))
-        if library and importable(value):
+        # What a library's decorator made of a function of the user's has the user's name.
+        if library and _is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)
             return
@@ -291,6 +337,10 @@ class _Walk:
                     self.owner = value
                 self.attributes += (facts.attributes,)
                 return
+        if code is _DISPATCH:  # its caches are no state
+            self._target(Marker.CALLABLE, value, path)
+            self.add(value.__dict__["registry"], f"{path}.registry")
+            return
         # The id of the namespace only tells equal functions of two modules apart; equal contents
         # of a namespace that took over a freed one's id would be the same in all that counts.
         tokens += (_CODE, id(code), id(namespace))
@@ -303,11 +353,11 @@ class _Walk:
         if value.__closure__ is not None:
             self._cells(value, facts, path)
         if value.__defaults__ is not None:
-            tokens.append("defaults")
+            tokens += ("defaults", len(value.__defaults__))
             for i, item in enumerate(value.__defaults__):
                 self.add(item, f"{path}.__defaults__[{i}]")
         if value.__kwdefaults__ is not None:
-            tokens.append("kwdefaults")
+            tokens += ("kwdefaults", len(value.__kwdefaults__))
             for name, item in value.__kwdefaults__.items():
                 tokens.append(name)
                 self.add(item, f"{path}.__kwdefaults__[{name!r}]")
@@ -382,6 +432,10 @@ class _Walk:
             raise Refused(path, value, f"it imports {full}", OPERAND)
         if module is None or is_library_module(module):
             self.tokens += ("import", full, module is None)
+            if module is not None:
+                self._loose(module, path)
+                if module.__name__ != "__future__":
+                    self._module(module, tuple((item,) for item in names), full)
             return
         if not names:
             raise Refused(path, value, f"it imports {full}", f"import {full} outside the function")
@@ -403,10 +457,12 @@ class _Walk:
             if not chain:
                 if not library:
                     raise Refused(path, module, "the module is used as a value", OPERAND)
+                self._loose(module, path)
                 continue
             content = module.__dict__.get(chain[0], _MISSING)
             kind = type(content)
-            if library and kind in _LIBRARY_FUNCTIONS:  # jnp.sin: the usual case, the short way
+            # jnp.sin: the usual case, the short way.
+            if library and kind in _LIBRARY_FUNCTIONS and module is not os:
                 tokens += (chain, id(content))
                 self.targets.append(content)
             elif kind in ATOMIC:
@@ -433,6 +489,7 @@ class _Walk:
             elif library and callable(content):
                 if _IMPURE_METHODS.intersection(chain[depth:]):
                     raise Refused(path, content, "it reads the clock", OPERAND)
+                self._check_pure(content, path)
                 self._target(Marker.CALLABLE, content, path)
             else:
                 self.add(content, path)
@@ -443,9 +500,24 @@ class _Walk:
 
     def _class(self, value: type, path: str) -> None:
         self._target(Marker.OBJECT, value, path)
-        if not _is_library_class(value):
-            self.classes = self.classes or {}
-            self.classes.setdefault(id(value), (value, path))
+        if value in _CLOCKS:
+            self.doubtful += ((_IMPURE_METHODS, value, path, "it reads the clock"),)
+        for kind in (value, type(value)):  # a metaclass may hold properties
+            if not _is_library_class(kind):
+                self.classes = self.classes or {}
+                self.classes.setdefault(id(kind), (kind, path))
+
+    def check_doubtful(self) -> None:
+        """Refuses what is harmless only as long as nobody asks it for the time, or for chance."""
+        loaded = frozenset().union(*self.attributes)
+        for names, value, path, reason in self.doubtful:
+            if names & loaded:
+                raise Refused(path, value, reason, OPERAND)
+
+    def _loose(self, module: types.ModuleType, path: str) -> None:
+        """A library's module in a variable: what is read off it there cannot be told."""
+        if "random" in module.__dict__ and module.__name__ == "numpy":
+            self.doubtful += ((_RANDOM, module, path, "it returns something else at each call"),)
 
     def visit_classes(self) -> None:
         """Adds what the code met may read off the classes met, until nothing new turns up.
@@ -509,10 +581,21 @@ class _Walk:
             self.tokens += (Marker.METHOD, value.__name__)
             self.add(owner, f"{path}.__self__")
 
+    def _descriptor(self, value: Any, path: str) -> None:
+        """``str.upper``, ``object.__setattr__``: a method of a class made in C."""
+        self.tokens += (type(value), value.__name__)
+        self._class(value.__objclass__, path)
+
+    def _method_wrapper(self, value: types.MethodWrapperType, path: str) -> None:
+        self.tokens += (Marker.METHOD, value.__name__)
+        self.add(value.__self__, f"{path}.__self__")
+
     def _check_pure(self, value: Any, path: str) -> None:
         module = getattr(value, "__module__", None)
         if module in _IMPURE_MODULES:
             raise Refused(path, value, f"it belongs to {module}", OPERAND)
+        if module in ("os", "posix", "nt") and value.__name__ in _ASKING:
+            raise Refused(path, value, "it asks the operating system", OPERAND)
 
     def _lru_cache(self, value: Any, path: str) -> None:
         self._target(Marker.CALLABLE, value, path)
@@ -530,7 +613,7 @@ class _Walk:
     def _sequence(self, value: Any, path: str) -> None:
         if self._met(value):
             return
-        self.tokens += (type(value), len(value))
+        self._sized(value, path)
         self._deeper(value, path)
         for i, item in enumerate(value):
             self.add(item, f"{path}[{i}]")
@@ -539,7 +622,7 @@ class _Walk:
     def _mapping(self, value: Any, path: str) -> None:
         if self._met(value):
             return
-        self.tokens += (type(value), len(value))
+        self._sized(value, path)
         self._deeper(value, path)
         if type(value) is collections.defaultdict:
             self.add(value.default_factory, f"{path}.default_factory")
@@ -551,7 +634,7 @@ class _Walk:
     def _set(self, value: Any, path: str) -> None:
         if self._met(value):
             return
-        self.tokens += (type(value), len(value))
+        self._sized(value, path)
         try:
             items = sorted(value, key=lambda item: (type(item).__name__, hash(item)))
         except Exception:
@@ -562,6 +645,11 @@ class _Walk:
     def _bytearray(self, value: bytearray, path: str) -> None:
         if not self._met(value):
             self.tokens += (bytearray, bytes(value))
+
+    def _slice(self, value: slice, path: str) -> None:
+        self.tokens.append(slice)
+        for name in ("start", "stop", "step"):
+            self.add(getattr(value, name), f"{path}.{name}")
 
     def _namespace(self, value: Any, path: str) -> None:
         if not self._met(value):
@@ -664,6 +752,8 @@ class _Walk:
             self.add(content, path)
         namespace = getattr(value, "__dict__", None)
         if type(namespace) is dict:
+            if "_id" in namespace and _is_linen(value):  # a number to each object
+                namespace = {name: item for name, item in namespace.items() if name != "_id"}
             self.tokens.append(len(namespace))
             self._attributes(namespace, path)
         for name in _slots_of(kind):
@@ -723,6 +813,8 @@ def _is_protocol(name: str) -> bool:
 
 def _is_library_class(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
+    if module is types and not importable(kind):
+        return False  # dataclasses.make_dataclass, before Python 3.12
     return module is not None and is_library_module(module)
 
 
@@ -732,14 +824,10 @@ def _is_library_object(value: Any) -> bool:
     return module is not None and is_library_module(module) and importable(value)
 
 
-def _compares_by_identity(kind: Any) -> bool:
-    return kind.__eq__ is object.__eq__
-
-
 def _has_value_equality(kind: type) -> bool:
     return (
         kind.__hash__ is not None
-        and not _compares_by_identity(kind)
+        and vars(object)["__eq__"] is not kind.__eq__
         and not hasattr(kind, "__array__")
         and not hasattr(kind, "__jax_array__")
         and (
@@ -760,10 +848,15 @@ def _is_reference_state(value: Any) -> bool:
 
 
 _REFERENCE_STATE: Final = (
-    ("flax.nnx", ("Module", "Pytree", "Object", "Variable", "State", "GraphDef")),
+    ("flax.nnx", ("Module", "Pytree", "Object", "Variable", "State")),
     ("flax.core.scope", ("Scope",)),
     ("jax", ("Ref",)),
 )
+
+
+def _is_linen(value: Any) -> bool:
+    linen = sys.modules.get("flax.linen")
+    return linen is not None and isinstance(value, getattr(linen, "Module", ()))
 
 
 def _slots_of(kind: type) -> list[str]:
@@ -788,6 +881,10 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     types.MethodType: _Walk._method,
     functools.partial: _Walk._partial,
     types.BuiltinFunctionType: _Walk._builtin,
+    types.MethodDescriptorType: _Walk._descriptor,
+    types.ClassMethodDescriptorType: _Walk._descriptor,
+    types.WrapperDescriptorType: _Walk._descriptor,
+    types.MethodWrapperType: _Walk._method_wrapper,
     type(functools.lru_cache(lambda: None)): _Walk._lru_cache,
     float: _Walk._float,
     complex: _Walk._complex,
@@ -801,6 +898,7 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     set: _Walk._set,
     frozenset: _Walk._set,
     bytearray: _Walk._bytearray,
+    slice: _Walk._slice,
     types.SimpleNamespace: _Walk._namespace,
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
@@ -809,7 +907,7 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     logging.Logger: _Walk._identity,
     **dict.fromkeys(
         (
-            range, slice, re.Pattern, pathlib.PosixPath, pathlib.WindowsPath,
+            range, re.Pattern, pathlib.PosixPath, pathlib.WindowsPath,
             pathlib.PurePosixPath, pathlib.PureWindowsPath, decimal.Decimal, fractions.Fraction,
             datetime.date, datetime.time, datetime.datetime, datetime.timedelta, uuid.UUID,
         ),

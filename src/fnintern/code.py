@@ -37,7 +37,7 @@ class CodeFacts:
     Attributes:
         globals: names of globals, each with the attribute chains read straight off it. An empty
             chain says that the object itself is used.
-        chains_of: the same as a dictionary.
+        dotted: which of ``names`` an attribute is read off, each by its place and its chains.
         chains: the same for closure variables.
         imports: modules imported when the code runs, with their relative level, and the names
             taken from each.
@@ -51,7 +51,7 @@ class CodeFacts:
     """
 
     globals: tuple[tuple[str, Chains], ...]
-    chains_of: dict[str, Chains]
+    dotted: tuple[tuple[int, Chains], ...]
     chains: dict[str, Chains]
     imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
     attributes: frozenset[str]
@@ -100,6 +100,8 @@ def _forget(ref: weakref.ref[types.CodeType]) -> None:
 
 _GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+#: What code writes is looked at as well: a trace that changes it is not to be left out.
+_STORE: Final = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 _ATTRIBUTE: Final = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
 _SILENT: Final = {"PUSH_NULL", "NOP", "CACHE", "EXTENDED_ARG", "COPY_FREE_VARS"}
 
@@ -115,7 +117,11 @@ def _analyse(code: types.CodeType) -> CodeFacts:
     names = tuple(name for name in global_chains if not hasattr(builtins, name))
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
-        chains_of={name: tuple(chains) for name, chains in global_chains.items()},
+        dotted=tuple(
+            (i, tuple(global_chains[name]))
+            for i, name in enumerate(names)
+            if any(global_chains[name])
+        ),
         chains={name: tuple(chains) for name, chains in closure_chains.items()},
         imports=tuple((name, tuple(names)) for name, names in imports.items()),
         attributes=frozenset(attributes),
@@ -168,6 +174,10 @@ def _scan(
             root = global_chains.setdefault(instruction.argval, {})
         elif name in _DEREF:
             root = closure_chains.setdefault(instruction.argval, {})
+        elif name in _STORE:
+            global_chains.setdefault(instruction.argval, {})[()] = None
+        elif name == "STORE_ATTR":
+            attributes.add(instruction.argval)
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
             constants.append(instruction.argval)
         elif name == "IMPORT_NAME":

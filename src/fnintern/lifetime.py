@@ -43,14 +43,15 @@ LOST: Final = object()
 class Token:
     """One generation of one factory's entries. Its end removes them, wherever they sit."""
 
-    __slots__ = ("__weakref__", "_stores", "constants", "maxsize", "number")
+    __slots__ = ("__weakref__", "_stores", "constants", "mark", "maxsize")
 
     #: Numbers are never used twice, unlike ids.
     _numbers = itertools.count()
 
-    def __init__(self, maxsize: int | None) -> None:
+    def __init__(self, maxsize: int | None, mark: object = None) -> None:
         self.maxsize = maxsize
-        self.number = next(self._numbers)
+        #: What the keys of its entries start with, and no other token's.
+        self.mark = next(self._numbers) if mark is None else mark
         self._stores: weakref.WeakValueDictionary[int, Store] = weakref.WeakValueDictionary()
         #: For calls without a callable argument.
         self.constants = Store(None)
@@ -65,11 +66,11 @@ class Token:
             if self.maxsize is not None:
                 keys = self._keys_in(store)
                 for oldest in keys[: max(0, len(keys) - self.maxsize)]:
-                    store.entries.pop(oldest, None)
+                    store.pop(oldest)
         return winner
 
     def _keys_in(self, store: Store) -> list[Key]:
-        return [key for key in list(store.entries) if key[0] == self.number]
+        return [key for key in list(store.entries) if key[0] is self.mark]
 
     def _keys(self) -> list[tuple[Store, Key]]:
         # valuerefs() copies in one step, so that other threads may add stores meanwhile.
@@ -81,7 +82,7 @@ class Token:
 
     def __del__(self) -> None:
         for store, key in self._keys():
-            store.entries.pop(key, None)
+            store.pop(key)
 
 
 class Entry:
@@ -143,7 +144,7 @@ class Entry:
         """Removes the entry from its store, unless another one has taken its place."""
         store = self.store() if self.store is not None else None
         if store is not None and store.entries.get(self.key) is self:
-            store.entries.pop(self.key, None)
+            store.pop(self.key)
 
     def hold(self) -> None:
         """Makes the forwards strong, since the wrapper is about to be handed out (L2).
@@ -449,7 +450,7 @@ def _watch_collections() -> None:
 class Store:
     """The entries of all factories for one callable, which carries it or has it in the registry."""
 
-    __slots__ = ("__weakref__", "entries", "lent", "owner")
+    __slots__ = ("__weakref__", "entries", "last", "lent", "owner")
 
     def __init__(self, owner: Any) -> None:
         #: Whether the owner is itself a wrapper around forwards. A wrapper of it then gets a
@@ -462,8 +463,15 @@ class Store:
         else:
             kind = weakref.ref if type(owner) is _FunctionType else _OwnerRef
             self.owner = kind(owner)
-        #: Oldest first. A key starts with the number of its factory's token.
+        #: Oldest first. A key starts with the mark of its factory's token.
         self.entries: dict[Key, Entry] = {}
+        #: The usual call's last hit: mark, constant and entry. Comparing two objects with `is`
+        #: costs a third of looking up a tuple of them.
+        self.last: tuple[Any, Any, Any] = (None, None, None)
+
+    def pop(self, key: Key) -> None:
+        self.entries.pop(key, None)
+        self.last = (None, None, None)
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         # A pickle or a copy carries nothing along, and needs no fnintern to be read (L4).

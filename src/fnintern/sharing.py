@@ -11,6 +11,8 @@ of the call that traces. Never imports jax or flax.
 from __future__ import annotations
 
 import contextlib
+import enum
+import inspect
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +23,7 @@ from typing import Any, Final
 from fnintern.captures import Frozen, _keys, freeze, short_key
 from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
-from fnintern.interned import Interner
+from fnintern.interner import Interner
 from fnintern.keys import ATOMIC, Identity, Key, Marker, Unkeyable, is_function_like
 from fnintern.lifetime import (
     FREED,
@@ -35,6 +37,9 @@ from fnintern.lifetime import (
 )
 
 __all__ = ["Handle", "Operation", "SharedForward", "ValueInterner", "has_tracer", "key_now"]
+
+#: How many equal functions one thread may have lent at a time, as recursion does.
+MAX_LOANS: Final = 100
 
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
@@ -55,42 +60,110 @@ def has_tracer(leaves: list[Any]) -> bool:
     return jax is not None and any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
+class Changed(BaseException):
+    """A shared result is about to be traced for a function that is not equal any more.
+
+    Raised before any code of the user's runs, and caught by the :class:`Handle` that lent the
+    function; a BaseException, so that nobody on the way takes it for an error.
+    """
+
+    def __init__(self, forward: SharedForward) -> None:
+        self.forward = forward
+
+
+class Terms(enum.Enum):
+    """On what terms a function is lent, should JAX trace it."""
+
+    #: Its key was computed just now.
+    EQUAL = "equal"
+    #: It may have changed; then nobody shall get to share what comes of it.
+    UNSHARE = "unshare"
+    #: It may have changed; then it must not be traced, since others share already.
+    REFUSE = "refuse"
+    #: It has, and is to be traced elsewhere from now on.
+    NEVER = "never"
+
+
+#: The function lent or None, else a weak reference to it; its terms; and what was lent before in
+#: the same thread.
+Loan = tuple[Any, Any, Terms, Any]
+_EQUAL: Final = Terms.EQUAL
+
+_ABSENT: Final = Marker.EMPTY
+#: What functions of one key have in common, and keeps nothing of them alive.
+_ALIKE: Final = ("__class__", "__name__", "__qualname__", "__module__")
+
+
 class SharedForward(Forward):
     """Stands in for every function of one key: it forwards to the one lent in this thread."""
 
-    __slots__ = ("_entry", "_key", "_lent")
+    __slots__ = ("_alike", "_code", "_context", "_entry", "_key", "_lent")
 
-    def __init__(self, key: Key) -> None:
-        """Args: what is equal in all functions that will be lent (:func:`key_now`)."""
-        _SET(self, "_key", key)
-        #: Thread -> the function or a weak reference to it, and whether its key was computed just
-        #: now.
+    def __init__(self, function: Any, context: Callable[[], Key] | None = None) -> None:
+        """Args: one of the functions that will be lent, all of one key, and what a trace reads
+        besides, for an operation that may trace long after the function was lent."""
+        _SET(self, "_key", freeze(function).key)
+        # JAX asks a wrapper for these some thirty times a call, for its messages.
+        alike = {}
+        _SET(self, "_code", None)
+        if type(function) is FunctionType:
+            alike = {name: getattr(function, name) for name in _ALIKE}
+            alike["__wrapped__"] = _ABSENT if "__wrapped__" not in function.__dict__ else None
+            if not (function.__defaults__ or function.__kwdefaults__ or function.__annotations__):
+                alike["__signature__"] = inspect.signature(function)  # of nothing but names
+            _SET(self, "_code", weakref.ref(function.__code__))
+        _SET(self, "_alike", {name: x for name, x in alike.items() if x is not None})
+        _SET(self, "_context", (context, context()) if context is not None else None)
+        #: Thread -> its loan.
         _SET(self, "_lent", {})
         _SET(self, "_entry", None)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         # JAX is tracing. The result will serve all equal functions, so it has to come from one.
-        function, checked = SharedForward._current(self)
-        if not checked and key_now(function) != _GET(self, "_key"):
-            SharedForward._unshare(self)
+        function, terms = SharedForward._current(self)
+        if terms is not _EQUAL:
+            context = _GET(self, "_context")
+            if (
+                terms is Terms.NEVER
+                or key_now(function) != _GET(self, "_key")
+                or (context is not None and context[0]() != context[1])
+            ):
+                if terms is not Terms.UNSHARE:
+                    raise Changed(self)
+                SharedForward._unshare(self)
         result = function(*args, **kwargs)
         # One whose trace changes what it sees (a counter, a list) is shared with nobody.
         if key_now(function) != _GET(self, "_key"):
             SharedForward._unshare(self)
         return result
 
-    def _current(self) -> tuple[Any, bool]:
+    def __getattribute__(self, name: str) -> Any:
+        alike = _GET(self, "_alike")
+        if name in alike:
+            if alike[name] is _ABSENT:
+                raise AttributeError(name)
+            return alike[name]
+        if name == "__code__":
+            code = _GET(self, "_code")
+            code = None if code is None else code()  # weakly: the code's store holds this forward
+            if code is not None:
+                return code
+        return Forward.__getattribute__(self, name)
+
+    def _current(self) -> tuple[Any, Terms]:
         lent = _GET(self, "_lent")
-        function, ref, checked = lent.get(get_ident()) or (None, None, False)
-        if ref is not None:
-            function = ref()
-        if function is None:  # called in a thread that did not ask for the wrapper
-            for function, ref, _ in reversed(list(lent.values())):
+        loan = lent.get(get_ident())
+        terms = Terms.UNSHARE if loan is None else loan[2]
+        # Last, what was lent in other threads: this one did not ask for the wrapper.
+        for start in (loan, *reversed(list(lent.values()))):
+            loan = start
+            while loan is not None:
+                function, ref, _, loan = loan
                 function = function if ref is None else ref()
                 if function is not None:
-                    return function, False
-            raise ReferenceError(FREED)
-        return function, checked
+                    return function, terms
+                terms = Terms.UNSHARE
+        raise ReferenceError(FREED)
 
     def _unshare(self) -> None:
         entry = _GET(self, "_entry")
@@ -120,7 +193,7 @@ def belongs_to(forward: SharedForward, entry: Entry) -> None:
 
 
 def lend(
-    forward: SharedForward, function: Any, *, weakly: bool = False, checked: bool = True
+    forward: SharedForward, function: Any, *, weakly: bool = False, terms: Terms = _EQUAL
 ) -> Any:
     """Makes ``forward`` stand for ``function`` in this thread.
 
@@ -128,7 +201,7 @@ def lend(
         forward: the stand-in.
         function: one whose key was that of ``forward`` when the wrapper was asked for.
         weakly: the caller holds the function for as long as the wrapper is called.
-        checked: whether the key is that of ``forward`` just now.
+        terms: what may have happened since.
 
     Returns:
         What :func:`take_back` needs.
@@ -136,8 +209,32 @@ def lend(
     lent = _GET(forward, "_lent")
     thread = get_ident()
     before = lent.get(thread)
-    lent[thread] = (None, weakref.ref(function), checked) if weakly else (function, None, checked)
+    if weakly:
+        older = before and outlived(before, function)
+        lent[thread] = (None, weakref.ref(function), terms, older)
+    else:
+        lent[thread] = (function, None, terms, None)
     return before
+
+
+def outlived(loan: Loan, function: Any) -> Loan | None:
+    """The loans of callers further up that are still to be traced, when ``function`` is lent.
+
+    A branch that calls the same transform lends an equal function, which dies before the outer
+    one is called.
+    """
+    older: Loan | None = None
+    found: list[Any] = []
+    seen: Any = loan
+    while seen is not None and len(found) < MAX_LOANS:
+        kept, ref, _, next_loan = seen
+        lent = kept if ref is None else ref()
+        if lent is not None and lent is not function:
+            found.append(seen)
+        seen = next_loan
+    for kept, ref, _, _ in reversed(found):
+        older = (kept, ref, Terms.UNSHARE, older)
+    return older
 
 
 def take_back(forward: SharedForward, before: Any) -> None:
@@ -150,12 +247,12 @@ def take_back(forward: SharedForward, before: Any) -> None:
 
 
 def place(
-    number: int, context: Key, options: Callable[[], Frozen], frozen: Frozen
+    mark: object, context: Key, options: Callable[[], Frozen], frozen: Frozen
 ) -> tuple[Key, list[Any], Any] | None:
     """Where the entry for a function goes.
 
     Args:
-        number: of the token.
+        mark: of the token.
         context: what a trace reads besides the function.
         options: freezes the arguments beside the function; asked only where they are needed alone.
         frozen: the function, and all arguments beside it.
@@ -166,13 +263,13 @@ def place(
     """
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None
-        return (number, *context, *frozen.key), frozen.targets, code
+        return (mark, *context, *frozen.key), frozen.targets, code
     # With arrays by object, and one entry for each function: a past array goes as soon as the
     # function has got another one. A tracer's function is made anew in the next trace (S3).
     if frozen.owner is None or has_tracer(frozen.leaves):
         return None
     targets = [*frozen.targets, *frozen.leaves, frozen.owner]
-    return (number, Marker.LEAF, *context, *options().key), targets, frozen.owner
+    return (mark, Marker.LEAF, *context, *options().key), targets, frozen.owner
 
 
 class ValueInterner(Interner):
@@ -200,7 +297,10 @@ class ValueInterner(Interner):
         super().__init__(factory, maxsize, signature_of)
 
     def like(
-        self, factory: Callable[..., Any], signature_of: Callable[[], Any] | None = None
+        self,
+        factory: Callable[..., Any],
+        signature_of: Callable[[], Any] | None = None,
+        mark: object = None,
     ) -> Interner:
         return ValueInterner(
             factory,
@@ -210,9 +310,8 @@ class ValueInterner(Interner):
             context=self._context,
         )
 
-    def cache_clear(self) -> None:
-        super().cache_clear()
-        self.number = -1  # nothing of ours is to be found by the short way, which checks no value
+    def hit(self, function: Any, other: Any) -> Any:
+        return None  # looks at no value
 
     def _hit(self, values: tuple[Any, ...]) -> Any:
         """The wrapper for the usual call, a plain function and plain constants; or None.
@@ -236,7 +335,7 @@ class ValueInterner(Interner):
             if kind not in ATOMIC:
                 return None
             key += (kind, value)
-        entry = store.entries.get((self._token.number, *self._context(), *key))
+        entry = store.entries.get((self._token.mark, *self._context(), *key))
         if entry is None or entry.wrapper is LOST:
             return None
         if len(targets) > 1:  # the first is the code, whose store this is
@@ -246,9 +345,14 @@ class ValueInterner(Interner):
         wrapper = entry.wrapper
         forward = entry.note[1][0]
         if self._transient:
-            _GET(forward, "_lent")[get_ident()] = (None, ref_to(function), True)
+            lent, thread, ref = _GET(forward, "_lent"), get_ident(), ref_to(function)
+            before = lent.get(thread)
+            # Python makes one plain weak reference for each object: the usual loan is the last one.
+            if before is None or before[1] is not ref or before[3] is not None:
+                older = None if before is None else outlived(before, function)
+                lent[thread] = (None, ref, _EQUAL, older)
         else:
-            _GET(forward, "_lent")[get_ident()] = (function, None, True)
+            _GET(forward, "_lent")[get_ident()] = (function, None, _EQUAL, None)
             handed_out(entry)
         self.hits += 1
         return wrapper
@@ -265,13 +369,14 @@ class ValueInterner(Interner):
         try:
             frozen = freeze(*values, names=names)
             placed = place(
-                token.number, self._context(), lambda: self._options(names, values), frozen
+                token.mark, self._context(), lambda: self._options(names, values), frozen
             )
             if placed is None or not self._self_contained(names, values):
                 raise Unkeyable("f", None, "it is on its own")
             if self._transient:
                 for function in functions:
-                    weakref.ref(function)  # lending it takes one (I5)
+                    ref_to(function)  # a TypeError where it takes none
+                del function
         except Exception:
             self._bypassed += 1
             return self._factory(*args, **kwargs)
@@ -288,7 +393,7 @@ class ValueInterner(Interner):
                 return wrapper
             entry.discard()
         self._misses += 1
-        forwards = tuple(SharedForward(freeze(function).key) for function in functions)
+        forwards = tuple(SharedForward(function) for function in functions)
         self._lend(forwards, functions)
         by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}
         wrapper = self._factory(
@@ -375,7 +480,7 @@ class Operation:
         except Exception:  # refused, or code of the user's that reading ran into failed
             return None
         # The result would hold functions and arrays among the options.
-        placed = place(self._token.number, self._context(), lambda: options, frozen)
+        placed = place(self._token.mark, self._context(), lambda: options, frozen)
         if placed is None or options.owner is not None or options.leaves:
             return None
         key, targets, owner = placed
@@ -384,11 +489,10 @@ class Operation:
         if entry is not None:
             share: _Share = entry.wrapper
             if entry.matches(targets) and share.key == frozen.key:
-                if share.sole is not handle.mark:
-                    share.sole = None
+                share.sole = None
                 return share
             entry.discard()
-        forward = SharedForward(freeze(function).key)
+        forward = SharedForward(function, self._context)
         with lent(forward, function):
             made = self.make(forward, *handle.args, **handle.kwargs)
         entry = Entry(_Share(made, forward, frozen.key, handle.mark), targets, owner, ())
@@ -400,9 +504,9 @@ class Operation:
 
 
 @contextlib.contextmanager
-def lent(forward: SharedForward, function: Any, checked: bool = True) -> Iterator[None]:
+def lent(forward: SharedForward, function: Any, terms: Terms = _EQUAL) -> Iterator[None]:
     """Makes ``forward`` stand for ``function`` in this thread, for the time of the block."""
-    before = lend(forward, function, checked=checked)
+    before = lend(forward, function, terms=terms)
     try:
         yield
     finally:
@@ -416,12 +520,14 @@ class Handle:
     """The result of applying an operation to one function, as the caller holds it.
 
     Its first call finds a share by the value of the function at that time. Later calls use the
-    same, as the unpatched result would use its own program; as soon as the function's state has
-    changed while others use the share too, or where it cannot be shared, it is on its own.
+    same, as the unpatched result would use its own program. Where that has to trace again, and the
+    function's state has changed while others share, or where it cannot be shared, the function is
+    on its own.
     """
 
     __slots__ = (
-        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
+        "__weakref__", "_function", "_operation", "_plain", "_share", "_terms",
+        "args", "kwargs", "mark",
     )  # fmt: skip
 
     def __init__(
@@ -434,28 +540,29 @@ class Handle:
         self.args = args
         self.kwargs = kwargs or {}
         self.mark = object()
+        self._terms = Terms.REFUSE
 
-    @contextlib.contextmanager
-    def lent(self, function: Any, plain: Any) -> Iterator[Any]:
-        """What to call for ``function`` during the block; ``plain`` where it is on its own."""
-        share = self._share
-        if share is _ALONE:
-            yield plain
-            return
-        checked = share is None or share.sole is not self.mark
-        if checked:
-            found = self._operation.share(self, function)
-            if found is None or (share is not None and found is not share):
-                self._share = _ALONE
-                yield plain
-                return
-            share = self._share = found
-        with lent(share.forward, function, checked):
-            yield share.made
+    def run(self, call: Callable[[Any], Any], function: Any, plain: Any) -> Any:
+        """Calls what the operation made of ``function``; ``plain`` where it is on its own."""
+        share, terms = self._share, self._terms
+        if share is None:
+            share = self._share = self._operation.share(self, function) or _ALONE
+            terms = _EQUAL
+        if share is not _ALONE:
+            if terms is Terms.REFUSE and share.sole is self.mark:
+                terms = Terms.UNSHARE
+            try:
+                with lent(share.forward, function, terms):
+                    return call(share.made)
+            except Changed as changed:
+                if changed.forward is not share.forward:
+                    raise
+            # What it has traced on its own it is to find there again.
+            self._terms = Terms.NEVER
+        return call(plain)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self.lent(self._function, self._plain) as made:
-            return made(*args, **kwargs)
+        return self.run(lambda made: made(*args, **kwargs), self._function, self._plain)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plain, name)

@@ -82,7 +82,8 @@ def patch_flax(*, by: By = "value") -> Patch:
             "patch_flax() needs flax, which could not be imported "
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
-    intern = intern_attribute(by, transient=True, context=_settings)
+    settings = _settings()
+    intern = intern_attribute(by, transient=True, context=settings)
     replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
     sites = [
         Site(_transforms(module), name, replace.get(name, intern)) for module, name, _ in TRANSIENT
@@ -91,7 +92,7 @@ def patch_flax(*, by: By = "value") -> Patch:
     if by == "value":
         for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
             names = {name: held for where, name, held in OPERATIONS if where == module}
-            sites.append(Site(_transforms(module), "jax", _overlay(names)))
+            sites.append(Site(_transforms(module), "jax", _overlay(names, settings)))
     return apply(("flax", by), sites)
 
 
@@ -119,30 +120,40 @@ def _without_memo(memo: Any) -> Any:
     return _get_cached_wrapper
 
 
-def _settings() -> Key:
-    """What a trace reads of flax, and jax does not have in its key."""
+def _settings() -> Callable[[], Key]:
+    """Reads what a trace reads of flax, and jax does not have in its key."""
     variablelib = sys.modules["flax.nnx.variablelib"]
     graphlib = sys.modules["flax.nnx.graphlib"]
-    tokens: list[Any] = []
-    for module, name in (
-        (graphlib, "set_graph_mode"),
-        (graphlib, "set_graph_updates"),
-        (variablelib, "use_eager_sharding"),
-    ):
-        setting = getattr(module, name, None)
-        tokens.append(setting.current_value() if setting is not None else None)
-    context = getattr(variablelib, "VARIABLE_CONTEXT", None)
-    for stack in ("variable_hijax_stack", "variable_ref_stack"):
-        values = getattr(context, stack, None)
-        tokens.append(values[-1] if values else None)
-    spmd = sys.modules.get("flax.core.spmd")
-    tokens.append(repr(spmd.get_logical_axis_rules()) if spmd is not None else None)
-    config = sys.modules["flax.configurations"].config
-    tokens += getattr(config, "_values", {}).values()
-    linen = sys.modules.get("flax.linen.module")
-    if getattr(getattr(linen, "_context", None), "interceptor_stack", None):
-        tokens.append(object())  # a method interceptor may do anything: nothing is equal
-    return tuple(tokens)
+    readers = [
+        setting.current_value
+        for setting in (
+            getattr(graphlib, "set_graph_mode", None),
+            getattr(graphlib, "set_graph_updates", None),
+            getattr(variablelib, "use_eager_sharding", None),
+        )
+        if setting is not None
+    ]
+    variables = getattr(variablelib, "VARIABLE_CONTEXT", None)
+    axis_rules = getattr(sys.modules.get("flax.core.spmd"), "get_logical_axis_rules", tuple)
+    config = getattr(sys.modules["flax.configurations"].config, "_values", {})
+
+    def read() -> Key:
+        hijax = getattr(variables, "variable_hijax_stack", None)
+        ref = getattr(variables, "variable_ref_stack", None)
+        rules: Any = axis_rules()
+        linen = sys.modules.get("flax.linen.module")
+        interceptors = getattr(linen, "_global_interceptor_stack", None)
+        return (
+            *[value() for value in readers],
+            hijax[-1] if hijax else None,
+            ref[-1] if ref else None,
+            repr(rules) if rules else None,
+            # A method interceptor may do anything: nothing is equal to this.
+            object() if interceptors else None,
+            *config.values(),
+        )
+
+    return read
 
 
 class _Overlay(types.ModuleType):
@@ -156,7 +167,7 @@ class _Overlay(types.ModuleType):
         return getattr(self.__dict__["_module"], name)
 
 
-def _overlay(names: dict[str, bool]) -> Callable[[Any], Any]:
+def _overlay(names: dict[str, bool], settings: Callable[[], Key]) -> Callable[[Any], Any]:
     """How to replace ``jax`` in a module of flax: by the same, with some operations shared."""
 
     def replace(jax: types.ModuleType) -> types.ModuleType:
@@ -165,7 +176,7 @@ def _overlay(names: dict[str, bool]) -> Callable[[Any], Any]:
         for name, held in names.items():
             path, _, last = name.rpartition(".")
             module = getattr(jax, path) if path else jax
-            made = _held(module, last) if held else _immediate(module, last)
+            made = (_held if held else _immediate)(module, last, settings)
             (nested.setdefault(path, {}) if path else top)[last] = made
         for path, inner in nested.items():
             top[path] = _Overlay(getattr(jax, path), inner)
@@ -174,13 +185,13 @@ def _overlay(names: dict[str, bool]) -> Callable[[Any], Any]:
     return replace
 
 
-def _held(module: types.ModuleType, name: str) -> Callable[..., Any]:
+def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> Callable[..., Any]:
     """An operation whose result is called later: the state of the function counts then."""
 
     def make(function: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(module, name)(function, *args, **kwargs)
 
-    operation = Operation(make, _settings)
+    operation = Operation(make, settings)
 
     def apply_operation(function: Any, *args: Any, **kwargs: Any) -> Any:
         return Handle(operation, function, make(function, *args, **kwargs), args, kwargs)
@@ -188,10 +199,12 @@ def _held(module: types.ModuleType, name: str) -> Callable[..., Any]:
     return apply_operation
 
 
-def _immediate(module: types.ModuleType, name: str) -> Callable[..., Any]:
+def _immediate(
+    module: types.ModuleType, name: str, settings: Callable[[], Key]
+) -> Callable[..., Any]:
     """An operation that calls its function at once. Whoever holds the function (the result of
     ``nnx.scan``) and calls again gets the same program, as without the patch."""
-    operation = Operation(lambda function: function, _settings)
+    operation = Operation(lambda function: function, settings)
     handles: dict[int, tuple[weakref.ref[Any], Handle]] = {}
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -203,7 +216,7 @@ def _immediate(module: types.ModuleType, name: str) -> Callable[..., Any]:
                 handles[number] = weakref.ref(function, lambda _: handles.pop(number, None)), handle
             except TypeError:
                 pass
-        with handle.lent(function, function) as shared:
-            return getattr(module, name)(shared, *args, **kwargs)
+        operate = getattr(module, name)
+        return handle.run(lambda shared: operate(shared, *args, **kwargs), function, function)
 
     return run

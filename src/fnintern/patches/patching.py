@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.interned import By, Interner, intern_as
+from fnintern.interned import By, intern_as
+from fnintern.interner import Interner
 from fnintern.keys import Key
 from fnintern.sharing import ValueInterner
 

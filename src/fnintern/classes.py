@@ -1,0 +1,221 @@
+"""Interned classes: a metaclass that looks before it makes an instance.
+
+A class is made anew under it, and stays that class in all else. Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from typing import Any, Final, TypeVar, cast
+
+from fnintern.explanations import Explanation
+from fnintern.interner import CacheInfo, Interner
+from fnintern.keys import Marker
+
+__all__ = ["INTERNER", "MISSING", "InternedMeta", "given", "intern_class", "interner_of"]
+
+T = TypeVar("T")
+
+_FunctionType: Final = types.FunctionType
+#: Not given. Of an enum, since a pickled function of ours has to find the same one.
+MISSING: Final = Marker.EMPTY
+
+
+INTERNER: Final = "__fnintern_interner__"
+
+
+class InternedMeta(type):
+    """Metaclass of interned classes: calling the class looks before it makes an instance."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: Any, **kwargs: Any) -> None:
+        super().__init__(name, bases, namespace, **kwargs)
+        # Each class has its own, so that a class and its subclass never share (I4), and a class
+        # made anew from a copy of the namespace (attrs, dataclass(slots=True)) gets another.
+        inherited = namespace.get(INTERNER) or _interner_of_bases(bases)
+        _give_interner(cls, inherited or Interner(cls, 128))
+
+    def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
+        return cls.__fnintern_interner__.find(args, kwargs)  # type: ignore[attr-defined]
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if name != INTERNER:
+            super().__setattr__(name, value)
+        elif value._maxsize != interner_of(cls)._maxsize:
+            # cloudpickle writes the namespace of a class that it makes anew, or finds here.
+            _give_interner(cls, value)
+
+    @property
+    def __signature__(cls) -> inspect.Signature | None:
+        # Without it, inspect would take the signature of our __call__ for that of the class.
+        return _class_signature(cls)
+
+    def cache_info(cls) -> CacheInfo:
+        """The counts; see :class:`CacheInfo`."""
+        return interner_of(cls).cache_info()
+
+    def cache_clear(cls) -> None:
+        """Forgets all instances and sets the counts to 0."""
+        interner_of(cls).cache_clear()
+
+    def explain(cls, *args: Any, **kwargs: Any) -> Explanation:
+        """How this call would be keyed, without making it."""
+        return interner_of(cls).explain(args, kwargs)
+
+
+class _PlainMeta(InternedMeta):
+    """For classes whose metaclass would be ``type``: the usual call by the shortest way."""
+
+    def __call__(
+        cls, function: Any = MISSING, other: Any = MISSING, /, *rest: Any, **kwargs: Any
+    ) -> Any:
+        # The first lines of Interner.hit once more: calling it would cost a fifth of a hit. The
+        # class stands for its interner in the key: looking that up would cost a tenth.
+        try:
+            store = function.__fnintern__
+            if store.owner() is function:
+                mark, constant, entry = store.last
+                if mark is cls and constant is other and not kwargs and not rest:
+                    entry.note.hits += 1
+                    return entry.wrapper
+        except Exception:  # not yet interned, or not even a function
+            pass
+        interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
+        if not kwargs and not rest:
+            wrapper = interner.hit(function, other)
+            if wrapper is not None:
+                return wrapper
+        return interner.find(given(function, other, rest), kwargs)
+
+
+def given(function: Any, other: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The positional arguments that were given."""
+    if rest:
+        return (function, other, *rest)
+    if other is not MISSING:
+        return function, other
+    return () if function is MISSING else (function,)
+
+
+def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
+    for base in bases:
+        if isinstance(base, InternedMeta):
+            return interner_of(base)
+    return None
+
+
+def _give_interner(cls: type, pattern: Interner) -> None:
+    make = functools.partial(super(InternedMeta, cls).__call__)  # type: ignore[misc]
+    mark = cls if isinstance(cls, _PlainMeta) else None
+    type.__setattr__(cls, INTERNER, pattern.like(make, lambda: _class_signature(cls), mark))
+
+
+def _class_signature(cls: type) -> inspect.Signature | None:
+    for base in cls.__mro__:
+        if "__signature__" in base.__dict__:
+            return cast("inspect.Signature", base.__dict__["__signature__"])
+    method: Any
+    if cls.__init__ is not object.__init__:  # type: ignore[misc]
+        method = cls.__init__  # type: ignore[misc]
+    elif cls.__new__ is not object.__new__:  # type: ignore[comparison-overlap]
+        method = cls.__new__
+    else:
+        return inspect.Signature()
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):
+        return None
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def interner_of(factory: Any) -> Interner:
+    """The interner of a decorated class or function."""
+    found = (
+        vars(factory).get(INTERNER)
+        if isinstance(factory, InternedMeta)
+        else getattr(factory, INTERNER, None)
+    )
+    if not isinstance(found, Interner):
+        raise TypeError(
+            f"expected a function or class decorated by fnintern.interned, got {factory!r} of "
+            f"type {type(factory).__qualname__}; decorate it with @interned first"
+        )
+    return found
+
+
+#: Metaclass of a class to be interned -> the same with InternedMeta in front.
+_metaclasses: weakref.WeakValueDictionary[type, type] = weakref.WeakValueDictionary()
+
+
+def _metaclass_for(kind: type, pattern: Interner) -> type:
+    if kind is type:
+        return _PlainMeta if type(pattern) is Interner else InternedMeta
+    found = _metaclasses.get(kind)
+    if found is None:
+        found = type(f"Interned{kind.__name__}", (InternedMeta, kind), {})
+        _metaclasses[kind] = found
+    return found
+
+
+def intern_class(cls: type[T], pattern: Interner) -> type[T]:
+    if not isinstance(cls, InternedMeta):
+        cls = _recreate(cls, pattern)
+    _give_interner(cls, pattern)
+    return cls
+
+
+def _recreate(cls: type[T], pattern: Interner) -> type[T]:
+    """The same class made anew under an interning metaclass, as ``dataclass(slots=True)`` does.
+
+    Python refuses ``cls.__class__ = InternedMeta`` for classes whose metaclass is ``type``.
+    """
+    namespace = {
+        name: value
+        for name, value in vars(cls).items()
+        # Descriptors of slots belong to the old class, and are made again.
+        if not (
+            isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+            and value.__objclass__ is cls
+        )
+    }
+    namespace["__qualname__"] = cls.__qualname__
+    try:
+        new: type[T] = _metaclass_for(type(cls), pattern)(cls.__name__, cls.__bases__, namespace)
+    except Exception as error:
+        raise TypeError(
+            f"cannot intern the class {cls.__qualname__}: making it anew under an interning "
+            f"metaclass failed ({type(error).__name__}: {error}). Decorate a function that "
+            f"returns its instances instead"
+        ) from error
+    _point_super_at(new, cls)
+    return new
+
+
+def _point_super_at(new: type, old: type) -> None:
+    """Makes zero-argument ``super()`` and ``__class__`` in the methods mean the new class."""
+    todo: list[Any] = list(vars(new).values())
+    seen: set[int] = set()
+    while todo:
+        item = todo.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, staticmethod | classmethod):
+            todo.append(item.__func__)
+        elif isinstance(item, property):
+            todo += (item.fget, item.fset, item.fdel)
+        elif isinstance(item, functools.partialmethod | functools.cached_property):
+            todo.append(item.func)
+        elif isinstance(item, _FunctionType):
+            todo.append(getattr(item, "__wrapped__", None))
+            for cell in item.__closure__ or ():
+                try:
+                    content = cell.cell_contents
+                except ValueError:  # not filled yet
+                    continue
+                if content is old:
+                    cell.cell_contents = new
+                elif isinstance(content, _FunctionType):
+                    todo.append(content)

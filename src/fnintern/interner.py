@@ -1,0 +1,206 @@
+"""One factory's memory: finds the wrapper for a call, or builds it (laws I1 to I6).
+
+Knows nothing of decorators. Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import attrs
+
+from fnintern.explanations import Explanation, Obstacle
+from fnintern.keys import ATOMIC, Binder, Unkeyable, key_of, walk
+from fnintern.lifetime import LOST, Token, build, store_of
+
+__all__ = ["CacheInfo", "Interner"]
+
+_FunctionType: Final = types.FunctionType
+
+
+@attrs.frozen
+class CacheInfo:
+    """Counts of one factory since it was decorated or cleared.
+
+    Attributes:
+        hits: calls that got a wrapper made before.
+        misses: calls that built and stored one.
+        bypassed: calls with an argument that cannot be keyed, run as if undecorated (I5).
+        currsize: wrappers alive in all tables of the factory.
+        maxsize: the bound for each callable, or None (L3).
+    """
+
+    hits: int
+    misses: int
+    bypassed: int
+    currsize: int
+    maxsize: int | None
+
+
+class Interner:
+    """Finds or builds the wrapper for a call of one factory."""
+
+    __slots__ = (
+        "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
+        "_of_class", "_own_mark", "_signature_of", "_token", "hits", "mark",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        factory: Callable[..., Any],
+        maxsize: int | None,
+        signature_of: Callable[[], inspect.Signature | None] | None = None,
+        mark: object = None,
+    ) -> None:
+        """
+        Args:
+            factory: what makes the wrapper.
+            maxsize: how many to keep for each callable, or None.
+            signature_of: reads the signature of a class at its first call.
+            mark: stands for the interner in keys; made up where there is none.
+        """
+        self._own_mark = mark
+        self._factory = factory
+        self._maxsize = maxsize
+        self._of_class = signature_of is not None
+        # Read at the first call: decorators above may still give a class its __init__.
+        self._signature_of = signature_of or functools.partial(_signature_of, factory)
+        self._binder: Binder | None = None
+        self._arity = -1
+        self._names: tuple[str, ...] | None = None
+        self.cache_clear()
+
+    def like(
+        self,
+        factory: Callable[..., Any],
+        signature_of: Callable[[], inspect.Signature | None] | None = None,
+        mark: object = None,
+    ) -> Interner:
+        """An empty interner of the same kind for another factory."""
+        return Interner(factory, self._maxsize, signature_of, mark)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # cloudpickle takes apart what it cannot import: a copy starts with empty tables (L4).
+        return type(self), (None if self._of_class else self._factory, self._maxsize)
+
+    def hit(self, function: Any, other: Any) -> Any:
+        """The wrapper for the usual call, a plain function and a plain constant; or None.
+
+        It spells the key as :meth:`_find` does, by the shortest way. A look in vain costs its time.
+        """
+        if type(function) is _FunctionType:
+            try:
+                store = function.__fnintern__  # type: ignore[attr-defined]
+                if store.owner() is function:
+                    mark, constant, entry = store.last
+                    if mark is not self.mark or constant is not other:
+                        kind = type(other)
+                        if kind not in ATOMIC:
+                            return None
+                        entry = store.entries[self.mark, kind, other]
+                        store.last = (self.mark, other, entry)
+                    self.hits += 1
+                    return entry.wrapper
+            except (AttributeError, KeyError):
+                pass
+        return None
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The wrapper for a call, from a table or built now."""
+        names: Iterable[str] | None
+        if kwargs or len(args) != self._arity:
+            bound = self._bind(args, kwargs)
+            if bound is None:  # Python's own TypeError, from where it belongs
+                self._bypassed += 1
+                return self._factory(*args, **kwargs)
+            names, values = bound
+            if len(values) == 2:
+                wrapper = self.hit(*values)
+                if wrapper is not None:
+                    return wrapper
+        else:
+            names, values = self._names, args
+        return self._find(names, values, args, kwargs)
+
+    def _bind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Iterable[str], tuple[Any, ...]] | None:
+        if self._binder is None:
+            self._binder = Binder(self._signature_of())
+            self._arity, self._names = self._binder.arity, self._binder.names
+        return self._binder.bind(args, kwargs)
+
+    def _find(
+        self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        token = self._token
+        try:
+            tokens, targets, owner = walk(zip(names, values, strict=True))
+            store = store_of(owner) if targets else token.constants
+            if (
+                len(targets) == 1
+                and values[0] is owner
+                and len(values) == self._arity  # keyword-only, say, must not answer to hit()
+                and not store.lent
+            ):
+                tokens = tokens[2:]  # it says nothing that the store does not
+            key = (token.mark, *tokens)
+            entry = store.entries.get(key)
+        except Exception:
+            # Unkeyable, or the __eq__, __hash__ or __repr__ of an argument failed (I5).
+            self._bypassed += 1
+            return self._factory(*args, **kwargs)
+        if entry is not None:
+            wrapper = entry.take() if entry.matches(targets) else LOST
+            if wrapper is not LOST:
+                entry.hold()
+                self.hits += 1
+                return wrapper
+            entry.discard()
+        self._misses += 1
+        entry = build(self._factory, args, kwargs, targets, owner)
+        entry.note = self  # counts the hits
+        entry.settle()
+        built = entry.wrapper
+        entry = token.install(store, key, entry)
+        wrapper = entry.take()
+        if wrapper is LOST:  # by a collection in another thread, just now
+            return built
+        entry.hold()
+        return wrapper
+
+    def cache_info(self) -> CacheInfo:
+        return CacheInfo(self.hits, self._misses, self._bypassed, len(self._token), self._maxsize)
+
+    def cache_clear(self) -> None:
+        self._token = Token(self._maxsize, self._own_mark)
+        self.mark = self._token.mark
+        self.hits = self._misses = self._bypassed = 0
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        name = getattr(self._factory, "__qualname__", repr(self._factory))
+        binder = self._binder or Binder(self._signature_of())
+        bound = binder.bind(args, kwargs)
+        if bound is None:
+            self._signature_of()
+            inspect.signature(self._factory).bind(*args, **kwargs)  # raises the TypeError
+            return Explanation(name, interned=False)
+        try:
+            key_of(zip(*bound, strict=True))
+        except Unkeyable as error:
+            return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+        except Exception as error:  # of an argument's own code, or too deep a recursion
+            obstacle = Obstacle("arguments", "tuple", f"keying failed: {type(error).__name__}")
+            return Explanation(name, interned=False, obstacles=(obstacle,))
+        return Explanation(name, interned=True, keyed_by="the identity of the callables")
+
+
+def _signature_of(factory: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(factory)
+    except (TypeError, ValueError):  # some builtins have none
+        return None

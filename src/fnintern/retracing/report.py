@@ -1,0 +1,244 @@
+"""What was traced again, where, why, and at what cost.
+
+:func:`retraces` watches any code, without a change to it::
+
+    with fnintern.retraces() as seen:
+        train()
+    print(seen)
+    seen.assert_none()
+
+Nothing is hooked or patched unless such a block is running, and importing this module imports no
+jax. The counts are jax's own: each event that ``jax._src.test_util`` counts is counted here once.
+
+What is a re-trace? A trace of a function that had been traced before, during an earlier run of a
+user's line. The first one is not, nor is what it traces inside itself; and one run of a line is one
+trace, however many passes jax makes over the function. A trace inside a re-trace is its consequence
+and counts in its row, and so is what a library does in the same call after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from types import TracebackType
+from typing import Final
+
+import attrs
+
+from .recorder import Recorder, Span, Tally, lock
+
+__all__ = ["Retrace", "Retraces", "Span", "retraces"]
+
+_EXAMPLES: Final = 3
+
+
+@attrs.frozen
+class Retrace:
+    """One cause of re-tracing at one of the user's lines. Holds text and numbers only.
+
+    Attributes:
+        kind: ``wrapper``, ``function``, ``partial``, ``method``, ``transform``, ``shape``,
+            ``structure``, ``static``, ``context``, ``compile`` or ``other``.
+        cause: the cause in a sentence, with names and values.
+        remedy: what to change.
+        functions: the functions that were traced again at this line for this cause.
+        defined: where the first of them is defined, ``file:line``.
+        file: the file of the user's line.
+        line: its number.
+        source: its text, if it can be read.
+        calls: how often the line was run with such a re-trace.
+        traces: tracing cache misses, those within the function included.
+        compiles: compilations that followed.
+        tracing: seconds spent tracing; and `lowering`, `compiling` likewise.
+        examples: further causes in this row that differ in their values.
+    """
+
+    kind: str
+    cause: str
+    remedy: str
+    functions: tuple[str, ...]
+    defined: str
+    file: str
+    line: int
+    source: str
+    calls: int
+    traces: int
+    compiles: int
+    tracing: float
+    lowering: float
+    compiling: float
+    examples: tuple[str, ...] = ()
+
+    @property
+    def function(self) -> str:
+        """The functions' names, as one text."""
+        return ", ".join(self.functions)
+
+    @property
+    def seconds(self) -> float:
+        """All that this cause cost."""
+        return self.tracing + self.lowering + self.compiling
+
+
+class Retraces:
+    """A report of re-traces: made by :func:`retraces`, and filled while its block runs."""
+
+    def __init__(self) -> None:
+        self._seen = Recorder()
+
+    def __enter__(self) -> Retraces:
+        if self._seen.started is not None:
+            raise RuntimeError("this report was made already; call fnintern.retraces() for another")
+        self._seen.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the report, as the end of its block does. Once is enough, more do no harm."""
+        self._seen.stop()
+
+    @property
+    def traces(self) -> int:
+        """Every tracing cache miss in the block, first traces too, as jax counts them."""
+        return self._seen.traces
+
+    @property
+    def compiles(self) -> int:
+        """Every compilation in the block, as jax counts them."""
+        return self._seen.compiles
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the block took; 0 while it runs."""
+        return self._seen.elapsed
+
+    @property
+    def problems(self) -> list[str]:
+        """What was counted but not explained, as on a jax whose internals are new to us."""
+        return self._seen.problems
+
+    @property
+    def rows(self) -> list[Retrace]:
+        """The re-traces, those that cost the most seconds first.
+
+        Example:
+            >>> from fnintern import retraces
+            >>> with retraces() as seen:
+            ...     pass
+            >>> seen.rows
+            []
+        """
+        return [_row(tally) for tally in self._sorted()]
+
+    @property
+    def spans(self) -> list[Span]:
+        """Where the time went, for a timeline; the earliest 20,000 stretches."""
+        index = {id(tally): i for i, tally in enumerate(self._sorted())}
+        with lock:
+            spans = list(self._seen.spans)
+        return [attrs.evolve(span, row=index.get(id(tally), -1)) for tally, span in spans]
+
+    @property
+    def retraced(self) -> int:
+        """How many of :attr:`traces` are re-traces."""
+        return sum(row.traces for row in self.rows)
+
+    @property
+    def recompiled(self) -> int:
+        """How many of :attr:`compiles` followed from re-traces."""
+        return sum(row.compiles for row in self.rows)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds of tracing, lowering and compiling in the block, first traces too."""
+        with lock:
+            tallies = [self._seen.first, *self._seen.tallies.values()]
+            return {
+                kind: sum(t.seconds[kind] for t in tallies) for kind in self._seen.first.seconds
+            }
+
+    @property
+    def first_seconds(self) -> float:
+        """Seconds that first traces, and what follows from them, took."""
+        return sum(self._seen.first.seconds.values())
+
+    def assert_none(self) -> None:
+        """Raise unless nothing was traced again.
+
+        Raises:
+            AssertionError: there was a re-trace, or something that could not be explained and may
+                have been one. The message is the table.
+
+        Example:
+            >>> from fnintern import retraces
+            >>> with retraces() as seen:
+            ...     pass
+            >>> seen.assert_none()
+        """
+        if self._seen.tallies or self.problems:
+            raise AssertionError(str(self))
+
+    def __str__(self) -> str:
+        from .table import plain
+
+        return plain(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Retraces: {len(self._seen.tallies)} causes, {self.retraced} of {self.traces} traces>"
+        )
+
+    def _sorted(self) -> list[Tally]:
+        with lock:
+            tallies = list(self._seen.tallies.values())
+        return sorted(tallies, key=lambda t: (-sum(t.seconds.values()), -t.traces))
+
+
+def retraces() -> Retraces:
+    """Watch a block of code for what jax traces again.
+
+    Works across threads; blocks may be nested, each makes a report of its own. A report begins
+    fresh: what was traced before it is known only where jax still holds the very function.
+
+    Returns:
+        A context manager that gives a :class:`Retraces`.
+
+    Example:
+        >>> from fnintern import retraces
+        >>> with retraces() as seen:
+        ...     pass
+        >>> print(seen)
+        no re-traces (0 first traces, 0 compilations)
+    """
+    return Retraces()
+
+
+def _row(tally: Tally) -> Retrace:
+    cause, place = tally.cause, tally.place
+    assert cause is not None
+    assert place is not None
+    texts = list(tally.texts)
+    return Retrace(
+        kind=cause.kind,
+        cause=texts[0],
+        remedy=cause.remedy,
+        functions=tuple(tally.functions),
+        defined=next(iter(tally.functions.values()), ""),
+        file=place.file,
+        line=place.line,
+        source=linecache.getline(place.file, place.line).strip(),
+        calls=len(tally.executions),
+        traces=tally.traces,
+        compiles=tally.compiles,
+        tracing=tally.seconds["tracing"],
+        lowering=tally.seconds["lowering"],
+        compiling=tally.seconds["compiling"],
+        examples=tuple(itertools.islice(texts, 1, _EXAMPLES + 1)),
+    )
