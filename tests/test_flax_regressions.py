@@ -69,3 +69,19 @@ def test_a_branch_that_reads_what_its_trace_changes_is_traced_each_time(
         for _ in range(3)
     ]
     assert outs == [1.0, 2.0, 3.0]
+
+
+class Counter:
+    count = 0
+
+
+def test_traces_can_be_counted_in_what_is_declared_free_of_state() -> None:
+    counter = fnintern.stateless(Counter())
+
+    def branch(x: jax.Array) -> jax.Array:
+        counter.count += 1
+        return x
+
+    for _ in range(3):
+        nnx.cond(True, branch, branch, jnp.ones(()))
+    assert counter.count == 1

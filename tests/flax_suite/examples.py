@@ -1,8 +1,8 @@
 """flax's own toy examples as tests: each script runs from beginning to end, for fewer steps.
 
-Collected by ``run.py --examples``, with the root of the source distribution as the working
-directory. What an example plots goes nowhere; one that needs data from the network fails with and
-without the patch, and so is not compared.
+``run.py --examples`` copies this file into the source distribution and runs it there. What an
+example plots goes nowhere; one that needs data from the network fails with and without the patch,
+and so is not compared.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from unittest import mock
 
 import pytest
 
-SCRIPTS = sorted(Path("examples/nnx_toy_examples").glob("*.py"))
+#: Without those that change settings of the whole process, which other tests would see.
+SCRIPTS = sorted(Path("examples/nnx_toy_examples").glob("[0-9]*.py"))
 
 
 @pytest.mark.filterwarnings("default")
