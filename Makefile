@@ -1,6 +1,7 @@
 # Every target makes what it needs, from a fresh clone and a Python of 3.11 or later:
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
+#   make flax-tests   flax's own tests without and with the patch, compared
 #   make bench   a hit of interned against other memos; the call of nnx.cond
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
@@ -10,7 +11,8 @@ VENV ?= .venv
 
 # Python 3.11 has its last jax and flax; later ones get the newest, and no older than these.
 ifeq ($(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2] == (3, 11))'),True)
-PINS = 'jax==0.10.2' 'flax==0.12.8'
+FLAX ?= 0.12.8
+PINS = 'jax==0.10.2' 'flax==$(FLAX)'
 else
 PINS = 'jax>=0.12' 'flax>=0.12.12'
 endif
@@ -19,7 +21,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test bench lint ruff format mypy clean
+.PHONY: demo test flax-tests coverage bench lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -27,6 +29,12 @@ demo: $(stamp)-flax
 
 test: $(stamp)-test
 	$(python) -m pytest $(ARGS)
+
+flax-tests: $(stamp)-flaxtests
+	$(python) tests/flax_suite/run.py $(ARGS)
+
+coverage: $(stamp)-test
+	$(python) -m benchmarks.coverage $(ARGS)
 
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
