@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from factories import factories, make_function_factory
-from fnintern import CacheInfo, interned, lifetime
+from fnintern import CacheInfo, interned, stores
 from kinds import Case, Kind, Plain, kinds, new_array
 
 THREADS = 8
@@ -194,7 +194,7 @@ class TestThreads:
                 pass
 
         lock = Counted()
-        monkeypatch.setattr(lifetime, "_replacing", lock)
+        monkeypatch.setattr(stores, "_replacing", lock)
         wrap, owner = make_function_factory(), Plain(1.0)
         for _ in range(3):
             wrap(race)
@@ -373,7 +373,7 @@ class TestFork:
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with lifetime._replacing:
+            with stores._replacing:
                 held.set()
                 done.wait(60)
 

@@ -23,7 +23,7 @@ import pytest
 
 import fnintern
 from factories import factories, make_function_factory
-from fnintern import interned, lifetime
+from fnintern import interned, stores
 from kinds import Eqx, Kind, Nnx, Plain, freed, new_array
 
 
@@ -154,7 +154,7 @@ class TestCopiedFunctions:
         wrapper = f
         for _ in range(5):
             store = vars(wrap(wrapper)).get("__fnintern__")
-            assert store is None or lifetime.owns(store, wrap(wrapper))
+            assert store is None or stores.owns(store, wrap(wrapper))
             wrapper = wrap(wrapper)
         del wrapper, f
         gc.collect()

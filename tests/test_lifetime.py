@@ -15,7 +15,7 @@ import jax
 import pytest
 
 from factories import factories, make_class_factory, make_function_factory
-from fnintern import interned, lifetime
+from fnintern import forwards, interned, lifetime, stores
 from kinds import FREED, Case, Kind, Plain, freed, new_array
 
 
@@ -236,14 +236,14 @@ class TestNoGarbage:
             references += [weakref.ref(owner), weakref.ref(wrap(owner.method, 2.0))]
         del owner
         assert alive(references) == []
-        assert len(lifetime._registry) < 100
+        assert len(stores._registry) < 100
 
     def test_L1_nothing_is_left_in_the_module(self) -> None:
         gc.collect()
-        before = len(lifetime._registry), len(lifetime._fresh), len(lifetime._old)
+        before = len(stores._registry), len(lifetime._fresh), len(lifetime._old)
         self.test_L1_many_fresh_owners()
         gc.collect()
-        assert (len(lifetime._registry), len(lifetime._fresh), len(lifetime._old)) == before
+        assert (len(stores._registry), len(lifetime._fresh), len(lifetime._old)) == before
         assert lifetime._lent == []
 
 
@@ -419,8 +419,8 @@ class TestStore:
     def test_L2_forward_to_the_dead_says_so(self) -> None:
         """Only reachable by hiding references from Python; the message says what to do."""
         owner = Plain(1.0)
-        forward = lifetime.Forward(owner)
-        lifetime._weaken(forward)
+        forward = forwards.Forward(owner)
+        forwards.weaken(forward)
         del owner
         with pytest.raises(ReferenceError, match="after its callable had been freed") as caught:
             forward(1.0)

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.binding import Binder
 from fnintern.explanations import Explanation, Obstacle
-from fnintern.keys import ATOMIC, Binder, Unkeyable, key_of, walk
-from fnintern.lifetime import LOST, Token, build, store_of
+from fnintern.keys import ATOMIC, Unkeyable, key_of, walk
+from fnintern.lifetime import LOST, build
+from fnintern.stores import Token, store_of
 
 __all__ = ["CacheInfo", "Interner"]
 
@@ -41,12 +43,22 @@ class CacheInfo:
     maxsize: int | None
 
 
+class Tally:
+    """Counts the hits of a factory. Apart from its interner, since entries refer to it: they must
+    not keep a factory alive."""
+
+    __slots__ = ("hits",)
+
+    def __init__(self) -> None:
+        self.hits = 0
+
+
 class Interner:
     """Finds or builds the wrapper for a call of one factory."""
 
     __slots__ = (
         "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
-        "_of_class", "_own_mark", "_signature_of", "_token", "hits", "mark",
+        "_of_class", "_own_mark", "_signature_of", "_token", "mark", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -103,7 +115,7 @@ class Interner:
                             return None
                         entry = store.entries[self.mark, kind, other]
                         store.last = (self.mark, other, entry)
-                    self.hits += 1
+                    self.tally.hits += 1
                     return entry.wrapper
             except (AttributeError, KeyError):
                 pass
@@ -158,12 +170,12 @@ class Interner:
             wrapper = entry.take() if entry.matches(targets) else LOST
             if wrapper is not LOST:
                 entry.hold()
-                self.hits += 1
+                self.tally.hits += 1
                 return wrapper
             entry.discard()
         self._misses += 1
         entry = build(self._factory, args, kwargs, targets, owner)
-        entry.note = self  # counts the hits
+        entry.note = self.tally
         entry.settle()
         built = entry.wrapper
         entry = token.install(store, key, entry)
@@ -174,12 +186,15 @@ class Interner:
         return wrapper
 
     def cache_info(self) -> CacheInfo:
-        return CacheInfo(self.hits, self._misses, self._bypassed, len(self._token), self._maxsize)
+        return CacheInfo(
+            self.tally.hits, self._misses, self._bypassed, len(self._token), self._maxsize
+        )
 
     def cache_clear(self) -> None:
         self._token = Token(self._maxsize, self._own_mark)
         self.mark = self._token.mark
-        self.hits = self._misses = self._bypassed = 0
+        self.tally = Tally()
+        self._misses = self._bypassed = 0
 
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
         name = getattr(self._factory, "__qualname__", repr(self._factory))

@@ -1,88 +1,39 @@
-"""Who keeps a wrapper alive (laws L1 to L5, C1, C2).
+"""Who keeps a wrapper alive (laws L1, L2, L5, C2).
 
 A wrapper refers to its callable, so no table may refer to the wrapper for longer than the callable
 lives. CPython has no ephemerons; two mechanisms take their place:
 
-- A plain Python function carries its :class:`Store` itself, in one private attribute. Function,
-  store, entry and wrapper form a cycle, which the collector frees as a whole.
-- Anything else has no safe place for an attribute (L4). Its store sits in a registry under its
-  ``id`` and dies by a weakref callback, and the factory gets a :class:`Forward` in its place,
-  whose reference to the callable is strong while anybody holds the wrapper, and weak from the
-  next collection on once only the table does. While a full collection runs, it is the table that
-  refers weakly to wrappers in use: callables that hold their own wrapper are freed with it.
+- A plain Python function carries its wrappers itself (:mod:`fnintern.stores`): a cycle, which the
+  collector frees as a whole.
+- Anything else is replaced inside its wrapper by a stand-in (:mod:`fnintern.forwards`), which lets
+  go of it from the next collection on once only the table holds the wrapper.
 
 Of several callables in one call, the first plain function carries the store and is given as it
 is; the others are forwarded, and the entry goes with the first of them that dies.
-No foreign code runs under a lock here. Never imports jax or flax.
+Never imports jax or flax.
 """
 
 from __future__ import annotations
 
 import gc
-import inspect
-import itertools
 import operator
-import os
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.keys import STORE_ATTRIBUTE, Key, importable, is_bound_method, rebuild
+from fnintern.forwards import Forward, hold, strengthen, weaken
+from fnintern.keys import Key, importable, is_bound_method, rebuild
+from fnintern.stores import Store, drop_copied_store, store_of
 
-__all__ = ["LOST", "Entry", "Forward", "Store", "Token", "build", "demote", "store_of"]
+__all__ = ["LOST", "Entry", "build", "demote", "handed_out"]
 
 _FunctionType: Final = types.FunctionType
-
+#: What is not looked into for references from a wrapper to itself.
+_OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
 #: What an entry has in place of its wrapper while it refers to it weakly.
 LOST: Final = object()
-
-
-class Token:
-    """One generation of one factory's entries. Its end removes them, wherever they sit."""
-
-    __slots__ = ("__weakref__", "_stores", "constants", "mark", "maxsize")
-
-    #: Numbers are never used twice, unlike ids.
-    _numbers = itertools.count()
-
-    def __init__(self, maxsize: int | None, mark: object = None) -> None:
-        self.maxsize = maxsize
-        #: What the keys of its entries start with, and no other token's.
-        self.mark = next(self._numbers) if mark is None else mark
-        self._stores: weakref.WeakValueDictionary[int, Store] = weakref.WeakValueDictionary()
-        #: For calls without a callable argument.
-        self.constants = Store(None)
-
-    def install(self, store: Store, key: Key, entry: Entry) -> Entry:
-        """Puts ``entry`` into ``store``, or returns the one another thread put first (C1)."""
-        winner = store.entries.setdefault(key, entry)
-        if winner is entry:
-            entry.key = key
-            entry.store = weakref.ref(store)
-            self._stores[id(store)] = store
-            if self.maxsize is not None:
-                keys = self._keys_in(store)
-                for oldest in keys[: max(0, len(keys) - self.maxsize)]:
-                    store.pop(oldest)
-        return winner
-
-    def _keys_in(self, store: Store) -> list[Key]:
-        return [key for key in list(store.entries) if key[0] is self.mark]
-
-    def _keys(self) -> list[tuple[Store, Key]]:
-        # valuerefs() copies in one step, so that other threads may add stores meanwhile.
-        stores = [store for ref in self._stores.valuerefs() if (store := ref()) is not None]
-        return [(store, key) for store in stores for key in self._keys_in(store)]
-
-    def __len__(self) -> int:
-        return len(self._keys())
-
-    def __del__(self) -> None:
-        for store, key in self._keys():
-            store.pop(key)
 
 
 class Entry:
@@ -154,7 +105,7 @@ class Entry:
         """
         if self.forwards:
             for forward in self.forwards:
-                _hold(forward)
+                hold(forward)
             handed_out(self)
 
     def idle(self) -> bool:
@@ -176,10 +127,10 @@ class Entry:
         # Another thread may take a hit at any bytecode here: it holds the wrapper before it makes
         # the forwards strong, so a second look at the counts sees it, and undoes this.
         # (The loops are in functions of their own: their variables count as references.)
-        kept = list(map(_weaken, self.forwards))
+        kept = list(map(weaken, self.forwards))
         if self.idle():
             return True
-        list(map(_strengthen, self.forwards, kept))
+        list(map(strengthen, self.forwards, kept))
         return False
 
     def recount(self) -> bool:
@@ -293,109 +244,6 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
     return count
 
 
-class Forward:
-    """Stands in for a callable inside a wrapper, and looks like it in all that factories ask.
-
-    Calls, attributes, ``isinstance`` and ``inspect.signature`` go to the callable; copies and
-    pickles hold the callable itself. Its own identity is stable, and equal to nothing else (L5).
-    """
-
-    __slots__ = ("__weakref__", "_strong", "_weak")
-
-    def __init__(self, *targets: Any) -> None:
-        """Args: the callable, or the ``__self__`` and ``__func__`` of a bound method."""
-        _SET(self, "_weak", tuple(map(weakref.ref, targets)))
-        _SET(self, "_strong", targets)
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        targets = _targets_of(self)
-        if len(targets) == 2:
-            instance, function = targets
-            return function(instance, *args, **kwargs)
-        return targets[0](*args, **kwargs)
-
-    def __getattribute__(self, name: str) -> Any:
-        target = _callable_of(self)
-        if name == "__reduce_ex__":
-            # Unpickles to the callable itself, also where fnintern is not installed.
-            return lambda protocol: (operator.itemgetter(0), ((target,),))
-        if name == "__dict__":
-            # For functools.update_wrapper. An instance's attributes would be kept alive by it.
-            if isinstance(target, (types.MethodType, _FunctionType)):
-                return {n: v for n, v in vars(target).items() if n != STORE_ATTRIBUTE}
-            return {}
-        if name == "__signature__":
-            try:
-                return inspect.signature(target)
-            except (TypeError, ValueError) as error:
-                raise AttributeError(name) from error
-        return getattr(target, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_callable_of(self), name, value)
-
-    def __repr__(self) -> str:
-        return repr(_callable_of(self))
-
-    def _callable(self) -> Any:
-        targets = _targets_of(self)
-        # A bound method is made for the moment: JAX takes equal ones for one key (L5).
-        return types.MethodType(targets[1], targets[0]) if len(targets) == 2 else targets[0]
-
-    def _renew(self) -> None:
-        """Makes the reference to the callable strong."""
-        _SET(self, "_strong", tuple(ref() for ref in _GET(self, "_weak")))
-
-    def _release(self) -> Any:
-        """Makes it weak; returns what :meth:`_restore` needs."""
-        targets: tuple[Any, ...] | None = _GET(self, "_strong")
-        if targets is None:  # weak already, and the callable may be dead
-            return tuple(ref() for ref in _GET(self, "_weak"))
-        _SET(self, "_strong", None)
-        return targets
-
-    def _restore(self, kept: Any) -> None:
-        _SET(self, "_strong", kept)
-
-
-FREED: Final = (
-    "a wrapper was called after its callable had been freed: nothing that Python can count "
-    "referred to the wrapper. Hold the wrapper, or the callable, for as long as it is to be called"
-)
-
-_GET: Final = object.__getattribute__
-_SET: Final = object.__setattr__
-_OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
-
-
-def _targets_of(forward: Forward) -> tuple[Any, ...]:
-    strong: tuple[Any, ...] | None = _GET(forward, "_strong")
-    if strong is None:
-        strong = tuple(ref() for ref in _GET(forward, "_weak"))
-        if any(target is None for target in strong):
-            raise ReferenceError(FREED)
-    return strong
-
-
-# An instance's attributes are those of its callable: what is the forward's own goes by the class.
-
-
-def _callable_of(forward: Forward) -> Any:
-    return type(forward)._callable(forward)
-
-
-def _hold(forward: Forward) -> None:
-    type(forward)._renew(forward)
-
-
-def _strengthen(forward: Forward, kept: Any) -> None:
-    type(forward)._restore(forward, kept)
-
-
-def _weaken(forward: Forward) -> Any:
-    return type(forward)._release(forward)
-
-
 #: Entries whose forwards are strong: handed out since the last collection, and before it.
 _fresh: dict[int, Entry] = {}
 _old: dict[int, Entry] = {}
@@ -445,129 +293,6 @@ def _around_collection(phase: str, info: dict[str, int]) -> None:
 def _watch_collections() -> None:
     if _around_collection not in gc.callbacks:
         gc.callbacks.append(_around_collection)
-
-
-class Store:
-    """The entries of all factories for one callable, which carries it or has it in the registry."""
-
-    __slots__ = ("__weakref__", "entries", "last", "lent", "owner")
-
-    def __init__(self, owner: Any) -> None:
-        #: Whether the owner is itself a wrapper around forwards. A wrapper of it then gets a
-        #: forward too: what its own store holds must not count as somebody holding it.
-        self.lent = False
-        #: Checked at every look-up: functools.wraps copies the attribute into other functions.
-        self.owner: weakref.ref[Any] | None
-        if owner is None:
-            self.owner = None
-        else:
-            kind = weakref.ref if type(owner) is _FunctionType else _OwnerRef
-            self.owner = kind(owner)
-        #: Oldest first. A key starts with the mark of its factory's token.
-        self.entries: dict[Key, Entry] = {}
-        #: The usual call's last hit: mark, constant and entry. Comparing two objects with `is`
-        #: costs a third of looking up a tuple of them.
-        self.last: tuple[Any, Any, Any] = (None, None, None)
-
-    def pop(self, key: Key) -> None:
-        self.entries.pop(key, None)
-        self.last = (None, None, None)
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        # A pickle or a copy carries nothing along, and needs no fnintern to be read (L4).
-        return type(None), ()
-
-
-class _OwnerRef(weakref.ref[Any]):
-    """Weak reference to a callable that has a store in the registry."""
-
-    __slots__ = ("number",)
-    number: int
-
-    def __new__(cls, owner: Any) -> _OwnerRef:
-        self = super().__new__(cls, owner, _drop_store)
-        self.number = id(owner)
-        return self
-
-    def __init__(self, owner: Any) -> None:
-        super().__init__(owner, _drop_store)  # type: ignore[call-arg]
-
-
-def _drop_store(ref: weakref.ref[Any]) -> None:
-    number = ref.number  # type: ignore[attr-defined]
-    store = _registry.get(number)
-    if store is not None and store.owner is ref:
-        _registry.pop(number, None)
-
-
-#: Stores of what cannot carry one, under the id of the owner.
-_registry: dict[int, Store] = {}
-
-#: Only for replacing a store that was copied from another function. Reentrant, since dropping the
-#: old store may run destructors that come back here.
-_replacing = threading.RLock()
-
-
-def _renew_lock() -> None:
-    global _replacing
-    _replacing = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_lock)
-
-
-def store_of(owner: Any) -> Store:
-    """The store of a callable, made where there is none.
-
-    Args:
-        owner: a callable that takes weak references.
-
-    Returns:
-        The store. Threads that race get the same one.
-    """
-    namespace: dict[Any, Any]
-    key: Any
-    namespace, key = _registry, id(owner)
-    if type(owner) is _FunctionType:
-        namespace, key = owner.__dict__, STORE_ATTRIBUTE
-    store = namespace.get(key)
-    if store is None:
-        store = namespace.setdefault(key, Store(owner))
-    if not owns(store, owner):
-        fresh = Store(owner)
-        with _replacing:
-            store = namespace[key]
-            foreign = store  # dropped after the lock
-            if not owns(store, owner):
-                namespace[key] = store = fresh
-        del foreign
-    return store
-
-
-def registered(owner: Any) -> Store | None:
-    """The store in the registry of what is no plain function, if there is one."""
-    store = _registry.get(id(owner))
-    return store if store is not None and owns(store, owner) else None
-
-
-def owns(store: Any, owner: Any) -> bool:
-    """Whether a store was made for ``owner``, and not copied along from another function."""
-    return type(store) is Store and store.owner is not None and store.owner() is owner
-
-
-def drop_copied_store(wrapper: Any, owner: Any) -> None:
-    """Takes out of a wrapper the store that ``functools.update_wrapper`` copied into it.
-
-    Without this, each wrapper of a wrapper would keep all wrappers of the first function alive.
-    """
-    try:
-        namespace = wrapper.__dict__
-    except Exception:  # any __getattribute__ may have run
-        return
-    if type(namespace) is dict:
-        store = namespace.get(STORE_ATTRIBUTE)
-        if type(store) is Store and not owns(store, wrapper):
-            namespace.pop(STORE_ATTRIBUTE, None)
 
 
 def build(

@@ -23,6 +23,7 @@ from typing import Any, Final
 from fnintern.captures import Frozen, _keys, freeze, short_key
 from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
+from fnintern.forwards import FREED, Forward
 from fnintern.interner import Interner
 from fnintern.keys import (
     ATOMIC,
@@ -33,16 +34,8 @@ from fnintern.keys import (
     is_bound_method,
     is_function_like,
 )
-from fnintern.lifetime import (
-    FREED,
-    LOST,
-    Entry,
-    Forward,
-    Token,
-    handed_out,
-    registered,
-    store_of,
-)
+from fnintern.lifetime import LOST, Entry, handed_out
+from fnintern.stores import Token, registered, store_of
 
 __all__ = ["Handle", "Operation", "SharedForward", "ValueInterner", "has_tracer", "key_now"]
 
@@ -370,7 +363,7 @@ class ValueInterner(Interner):
         else:
             _GET(forward, "_lent")[get_ident()] = (function, None, _EQUAL, None)
             handed_out(entry)
-        self.hits += 1
+        self.tally.hits += 1
         return wrapper
 
     def _find(
@@ -405,7 +398,7 @@ class ValueInterner(Interner):
             if wrapper is not LOST and made_for[0] == frozen.key:
                 self._lend(made_for[1], functions)
                 entry.hold()
-                self.hits += 1
+                self.tally.hits += 1
                 return wrapper
             entry.discard()
         self._misses += 1
