@@ -254,9 +254,7 @@ def table(patched: bool) -> dict[str, str]:
 def lines() -> Iterator[str]:
     """The page, line by line."""
     before, after = table(patched=False), table(patched=True)
-    versions = ", ".join(
-        f"{name} {importlib.metadata.version(name)}" for name in ("fnintern", "flax", "jax")
-    )
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("flax", "jax"))
     yield "# Coverage"
     yield ""
     yield "Tracing cache misses and compilations of one eager call after two calls to warm up,"

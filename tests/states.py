@@ -854,6 +854,92 @@ def enumeration() -> Iterator[Function]:
 
 
 @state
+def enumeration_with_state() -> Iterator[Function]:
+    class Kind(enum.Enum):
+        ONE = [2.0]  # noqa: RUF012
+
+        @property
+        def scale(self) -> Any:
+            return self.value[0] * self.extra  # type: ignore[attr-defined]
+
+    kind: Any = Kind.ONE
+    setattr(kind, "extra", 1.0)  # noqa: B010
+
+    def f(x: Any) -> Any:
+        return x * kind.scale
+
+    yield f
+    kind.value[0] = 3.0
+    yield f
+    setattr(kind, "extra", 2.0)  # noqa: B010
+    yield f
+
+
+@state
+def containers_that_hide_what_they_hold() -> Iterator[Function]:
+    class Dict(dict):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            return iter(())
+
+        def keys(self) -> Any:
+            return []
+
+        def items(self) -> Any:
+            return []
+
+    class List(list):  # type: ignore[type-arg]
+        def __iter__(self) -> Any:
+            return iter(())
+
+    class Float(float):
+        def __float__(self) -> float:
+            return 1.0
+
+    table, queue, number = Dict(k=2.0), List([2.0]), Float(2.0)
+
+    def f(x: Any) -> Any:
+        return x * table["k"] + queue[0] * (number + 0.0)
+
+    yield f
+    table["k"] = 3.0
+    yield f
+    queue[0] = 3.0
+    yield f
+    number = Float(3.0)
+    yield f
+
+
+@state
+def hostile_object() -> Iterator[Function]:
+    class Hostile:
+        def __init__(self) -> None:
+            self.scale = 2.0
+
+        def __eq__(self, other: object) -> bool:
+            raise RuntimeError("asked for equality")
+
+        __hash__ = None  # type: ignore[assignment]
+
+        def __bool__(self) -> bool:
+            raise RuntimeError("asked for truth")
+
+        def __len__(self) -> int:
+            raise RuntimeError("asked for length")
+
+        def __repr__(self) -> str:
+            raise RuntimeError("asked for text")
+
+    hostile = Hostile()
+
+    def f(x: Any) -> Any:
+        return x * hostile.scale
+
+    yield f
+    hostile.scale = 3.0
+    yield f
+
+
+@state
 def named_tuple() -> Iterator[Function]:
     class Options(NamedTuple):
         scale: Any

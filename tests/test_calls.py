@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -132,6 +133,26 @@ def test_S1_two_holders_do_not_see_each_others_state(name: str, mode: Any) -> No
         return got
 
     same(program)
+
+
+def test_S2_what_a_model_holds_can_be_copied() -> None:
+    """A jitted function on a model goes through ``nnx.clone`` and ``copy.deepcopy`` as before."""
+
+    class Model(nnx.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.w = nnx.Param(jnp.float32(2.0))
+            self.f = nnx.jit(scaled)
+
+        def __call__(self, x: Any) -> Any:
+            return self.f(x) * self.w[...]
+
+    def program() -> list[Any]:
+        model = Model()
+        model(X)
+        got = [model(X), nnx.clone(model)(X), copy.deepcopy(model)(X), copy.copy(model)(X)]
+        return [scalar(value) for value in got]
+
+    assert same(program) == [("float32", 12.0)] * 4
 
 
 # -- settings -----------------------------------------------------------------------------------

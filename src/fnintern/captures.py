@@ -696,6 +696,8 @@ class _Walk:
         elif isinstance(value, enum.Enum):
             self.tokens += (Marker.OBJECT, value.name)
             self._class(kind, path)
+            if not _is_library_class(kind) and not self._met(value):
+                self._attributes(vars(value), path)  # its value may be a list
         elif not self._array(value, kind, path):
             self._foreign(value, kind, path)
 
@@ -759,8 +761,7 @@ class _Walk:
             raise Refused(path, value, "its contents cannot be read completely")
         self._deeper(value, path)
         if base is not None:
-            content = base(value)
-            self.add(content, path)
+            self.add(_content(value, base), path)
         namespace = getattr(value, "__dict__", None)
         if type(namespace) is dict:
             if "_id" in namespace and _is_linen(value):  # a number to each object
@@ -788,6 +789,7 @@ _NOT_STATE: Final = frozenset(
         "__weakref__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__",
         "__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "__orig_bases__",
         "__parameters__", "__abstractmethods__", "_abc_impl", "__fnintern_interner__",
+        "__objclass__", "_sort_order_",
     }
 )  # fmt: skip
 
@@ -863,6 +865,21 @@ _REFERENCE_STATE: Final = (
     ("flax.core.scope", ("Scope",)),
     ("jax", ("Ref",)),
 )
+
+
+def _content(value: Any, base: Any) -> Any:
+    """What the builtin part of an instance holds, whatever its class says when it is asked."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return base(base.__iter__(value))
+    if base is complex:
+        return complex(float.__pos__(value.real), float.__pos__(value.imag))
+    if base is str:
+        return str.__str__(value)
+    if base is bytes:
+        return bytes.__getitem__(value, slice(None))
+    return base.__pos__(value)
 
 
 def _is_linen(value: Any) -> bool:

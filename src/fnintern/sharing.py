@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import inspect
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -575,6 +576,21 @@ class Handle:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plain, name)
+
+    def __copy__(self) -> Handle:
+        """As a copy of what jax.jit returns does, it shares function and programs."""
+        new = Handle(self._operation, self._function, self._plain, self.args, self.kwargs)
+        new._share, new._terms = self._share, self._terms
+        if isinstance(self._share, _Share):
+            self._share.sole = None
+        return new
+
+    def __deepcopy__(self, memo: Any) -> Handle:
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A pickle is what it would be unpatched.
+        return operator.itemgetter(0), ((self._plain,),)
 
 
 # A handle that a function captures is what it was applied to.
