@@ -491,7 +491,7 @@ def written(x: Any) -> Any:
     [
         helper, memoized, BODY.property_chain, lambda x: helper(x), lambda x: BODY.first,
         walrus, comprehension, generator_expression, class_body, default_of_nested,
-        decorated_inside, try_statement, matched, annotated, formatted, written,
+        decorated_inside, try_statement, matched, annotated, formatted,
         functools.partial(helper), functools.wraps(len)(lambda x: helper(x)),
         jax.vmap(helper), jax.custom_jvp(helper), seeing([{"a": (helper,)}]),
     ],
@@ -504,6 +504,20 @@ def test_S1_every_way_to_reach_a_global_is_seen(f: Any, monkeypatch: pytest.Monk
         assert freeze(f).key != before
     monkeypatch.setitem(globals(), "SEEN", 2.0)
     assert freeze(f).key == before
+
+
+def test_S2_what_assigns_outside_itself_is_refused() -> None:
+    """Two branches that count in one variable are not traced alike, not even in one call."""
+    count = 0
+
+    def counts(x: Any) -> Any:
+        nonlocal count
+        count += 1
+        return x * count
+
+    for f, name in ((written, "SEEN"), (counts, "count"), (lambda x: counts(x), "count")):
+        with pytest.raises(Refused, match=f"it assigns to {name}"):
+            freeze(f)
 
 
 def test_S1_only_globals_count_and_not_every_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ Never imports jax or flax; it recognises their types where the user's program ha
 
 from __future__ import annotations
 
+import abc
+import builtins
 import collections
 import contextlib
 import datetime
@@ -28,6 +30,7 @@ import re
 import struct
 import sys
 import types
+import typing
 import uuid
 import weakref
 from collections.abc import Callable
@@ -61,7 +64,7 @@ MODULE_OPERAND: Final = "pass the module as an operand"
 DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
 
 #: Modules whose functions return something else at each call.
-_IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "secrets", "uuid"})
+_IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "timeit", "secrets", "uuid"})
 _IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
 _CLOCKS: Final = (datetime.datetime, datetime.date)
 _RANDOM: Final = frozenset({"random"})
@@ -71,6 +74,8 @@ _ASKING: Final = frozenset(
      "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
 )  # fmt: skip
 _ModuleType: Final = types.ModuleType
+#: What the builtins are, unless somebody changes them.
+_BUILTINS: Final = dict(vars(builtins))
 _CODE: Final = Marker.CODE
 _EMPTY: Final = Marker.EMPTY
 _MISSING: Final = object()
@@ -174,7 +179,11 @@ def short_key(
         return None  # one of them is shadowed
     if function.__defaults__ is not None:
         values += function.__defaults__
-    if function.__kwdefaults__ is not None or function.__name__ != code.co_name:
+    if (
+        function.__kwdefaults__ is not None
+        or function.__name__ != code.co_name
+        or function.__annotations__
+    ):
         return None
     attributes = function.__dict__
     if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
@@ -224,6 +233,8 @@ def _library_functions(
             if kind.__name__ not in _JITTED:
                 return None
             _function_kinds.add(kind)
+        if kind is types.FunctionType and _is_users(content):
+            return None
         targets.append(content)
         ids.append(id(content))
     return tuple(ids)
@@ -347,6 +358,10 @@ class _Walk:
                     self.owner = value
                 self.attributes += (facts.attributes,)
                 return
+        if facts.writes and not library:
+            raise Refused(
+                path, value, f"it assigns to {facts.writes}", "return the value, and assign outside"
+            )
         if code is _DISPATCH:  # its caches are no state
             self._target(Marker.CALLABLE, value, path)
             self.add(value.__dict__["registry"], f"{path}.registry")
@@ -374,6 +389,12 @@ class _Walk:
         if value.__dict__:
             self._attributes(value.__dict__, path)
         if not library:
+            for name, item in value.__annotations__.items():  # for what decorators make of them
+                if isinstance(item, type):
+                    self._target(name, item, path)
+                else:
+                    tokens += (name, repr(item))
+            tokens += (value.__qualname__, value.__doc__)
             if self.owner is None:
                 self.owner = value
             if facts.attributes:
@@ -382,10 +403,11 @@ class _Walk:
         self.depth -= 1
 
     def _attributes(self, namespace: dict[str, Any], path: str) -> None:
-        for name in sorted(namespace):
-            if name not in _NOT_STATE:
+        # In their own order, which code may go by.
+        for name, item in list(namespace.items()):
+            if name != STORE_ATTRIBUTE:
                 self.tokens.append(name)
-                self.add(namespace[name], f"{path}.{name}")
+                self.add(item, f"{path}.{name}")
 
     def _cells(self, value: types.FunctionType, facts: CodeFacts, path: str) -> None:
         cells: tuple[types.CellType, ...] = value.__closure__ or ()
@@ -420,7 +442,12 @@ class _Walk:
             elif name in BLIND_BUILTINS:
                 raise Refused(path, value, f"it calls {name}()", "name what it reads")
             else:
-                tokens.append(_EMPTY)  # a builtin, or a NameError to come
+                builtin: dict[str, Any] = getattr(value, "__builtins__")  # noqa: B009
+                found = builtin.get(name, _EMPTY)
+                if found is _EMPTY or found is _BUILTINS.get(name, _MISSING):
+                    tokens.append(_EMPTY)  # a builtin, or a NameError to come
+                else:
+                    self.add(found, name)
         for module, names in facts.imports:
             self._import(value, namespace, module, names, path)
 
@@ -472,7 +499,7 @@ class _Walk:
             content = module.__dict__.get(chain[0], _MISSING)
             kind = type(content)
             # jnp.sin: the usual case, the short way.
-            if library and kind in _LIBRARY_FUNCTIONS and module is not os:
+            if library and kind is types.BuiltinFunctionType and module is not os:
                 tokens += (chain, id(content))
                 self.targets.append(content)
             elif kind in ATOMIC:
@@ -496,7 +523,7 @@ class _Walk:
                 if not library and "__getattr__" in module.__dict__:
                     raise Refused(path, module, "the module computes it", OPERAND)
                 self.tokens.append(_EMPTY)
-            elif library and callable(content):
+            elif library and callable(content) and not _is_users(content):
                 if _IMPURE_METHODS.intersection(chain[depth:]):
                     raise Refused(path, content, "it reads the clock", OPERAND)
                 self._check_pure(content, path)
@@ -510,6 +537,8 @@ class _Walk:
 
     def _class(self, value: type, path: str) -> None:
         self._target(Marker.OBJECT, value, path)
+        if not _is_library_class(value):
+            self.tokens.append(tuple(map(id, value.__mro__)))
         if value in _CLOCKS:
             self.doubtful += ((_IMPURE_METHODS, value, path, "it reads the clock"),)
         for kind in (value, type(value)):  # a metaclass may hold properties
@@ -526,6 +555,8 @@ class _Walk:
 
     def _loose(self, module: types.ModuleType, path: str) -> None:
         """A library's module in a variable: what is read off it there cannot be told."""
+        if module is os:
+            raise Refused(path, module, "the module is used as a value", OPERAND)
         if "random" in module.__dict__ and module.__name__ == "numpy":
             self.doubtful += ((_RANDOM, module, path, "it returns something else at each call"),)
 
@@ -541,23 +572,27 @@ class _Walk:
             seen = len(done)
             loaded = frozenset().union(*self.attributes)
             for number, (kind, path) in list((self.classes or {}).items()):
+                # What the library's base class calls is known to the library alone.
+                every = any(map(_calls_back, kind.__mro__))
                 for base in kind.__mro__:
                     if _is_library_class(base):
                         continue
                     for name, content in list(vars(base).items()):
                         step = (number, id(base), name)
-                        if step not in done and (name in loaded or _is_protocol(name)):
+                        if step not in done and (every or name in loaded or _is_protocol(name)):
                             done.add(step)
-                            self.tokens.append(name)
-                            self._class_member(content, f"{path}.{name}")
+                            if name not in _NOT_MEMBERS and not _is_attrs_repr(content):
+                                self.tokens += (id(base), name)
+                                self._class_member(content, f"{path}.{name}")
 
     def _class_member(self, content: Any, path: str) -> None:
         if isinstance(content, staticmethod | classmethod):
+            self.tokens.append(type(content))
             content = content.__func__
-        if isinstance(content, property):
-            for part in (content.fget, content.fset):
+        if type(content) is property:
+            for part in (content.fget, content.fset, content.fdel):
                 self.add(part, path)
-        elif isinstance(content, functools.cached_property):
+        elif type(content) is functools.cached_property:
             self.add(content.func, path)
         elif isinstance(content, _DESCRIPTORS):
             self.tokens.append(Marker.OBJECT)  # a slot or field: what it holds is the instance's
@@ -577,9 +612,9 @@ class _Walk:
         self.add(value.func, f"{path}.func")
         for i, item in enumerate(value.args):
             self.add(item, f"{path}.args[{i}]")
-        for name in sorted(value.keywords):
+        for name, item in value.keywords.items():  # **kwargs of the function has their order
             self.tokens.append(name)
-            self.add(value.keywords[name], f"{path}.keywords[{name!r}]")
+            self.add(item, f"{path}.keywords[{name!r}]")
         if vars(value):
             self._attributes(vars(value), path)
 
@@ -610,6 +645,8 @@ class _Walk:
 
     def _lru_cache(self, value: Any, path: str) -> None:
         self._target(Marker.CALLABLE, value, path)
+        info = value.cache_info()
+        self.tokens += (info.misses, info.currsize)  # what it has kept, it returns
         if not self._met(value):
             self.add(value.__wrapped__, f"{path}.__wrapped__")
 
@@ -646,11 +683,7 @@ class _Walk:
         if self._met(value):
             return
         self._sized(value, path)
-        try:
-            items = sorted(value, key=lambda item: (type(item).__name__, hash(item)))
-        except Exception:
-            raise Refused(path, value, "its elements have no order") from None
-        for item in items:
+        for item in list(value):  # in the order in which code would meet them
             self.add(item, f"{path}{{...}}")
 
     def _bytearray(self, value: bytearray, path: str) -> None:
@@ -675,6 +708,17 @@ class _Walk:
             raise Refused(path, value, f"hash() failed: {type(error).__name__}") from None
         self.tokens += (type(value), value, repr(value))
 
+    def _tree_definition(self, value: Any, path: str) -> None:
+        """A tree structure of jax, node by node: a node's data may change, and hold arrays."""
+        node = value.node_data()
+        self.tokens += (type(value), value.num_leaves)
+        if node is None:
+            return
+        self.add(node[0], f"{path} node")
+        self.add(node[1], f"{path} data")
+        for i, child in enumerate(value.children()):
+            self._tree_definition(child, f"{path}.children()[{i}]")
+
     def _identity(self, value: Any, path: str) -> None:
         self._target(Marker.OBJECT, value, path)
 
@@ -694,10 +738,12 @@ class _Walk:
         elif isinstance(value, functools.partial) and is_partial(value):
             self._partial(value, path)
         elif isinstance(value, enum.Enum):
-            self.tokens += (Marker.OBJECT, value.name)
+            self.tokens += (Marker.OBJECT, value.name)  # None for flags put together
             self._class(kind, path)
-            if not _is_library_class(kind) and not self._met(value):
-                self._attributes(vars(value), path)  # its value may be a list
+            if not self._met(value):
+                self.add(value._value_, f"{path}.value")
+                if not _is_library_class(kind):
+                    self._attributes(vars(value), path)
         elif not self._array(value, kind, path):
             self._foreign(value, kind, path)
 
@@ -728,6 +774,8 @@ class _Walk:
         return True
 
     def _dtype(self, dtype: Any) -> None:
+        if dtype.metadata:
+            raise Refused("dtype", dtype, "its metadata may change")
         self.tokens += (type(dtype), dtype.str, repr(dtype), id(dtype.type))
         self.targets.append(dtype.type)
 
@@ -741,6 +789,8 @@ class _Walk:
         elif callable(value) and _is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)  # jax.nn.relu, jnp.add
+        elif root == "jaxlib" and kind.__name__ == "PyTreeDef":
+            self._tree_definition(value, path)
         elif root in ("jax", "jaxlib", "numpy") and _has_value_equality(kind):
             self._trusted(value, path)
         elif root == "jaxlib" or kind is object:  # devices; sentinels
@@ -782,24 +832,14 @@ class _Walk:
 #: A module that is used as a value: nothing is read straight off it.
 _ESCAPES: Final[tuple[tuple[str, ...], ...]] = ((),)
 
-#: Attributes that describe a function to people, or are fnintern's own.
-_NOT_STATE: Final = frozenset(
+#: What a class holds about itself, for the interpreter or for the decorator that made it.
+_NOT_MEMBERS: Final = frozenset(
     {
-        *functools.WRAPPER_ASSIGNMENTS, STORE_ATTRIBUTE, "__signature__", "__dict__",
-        "__weakref__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__",
-        "__dataclass_fields__", "__dataclass_params__", "__attrs_attrs__", "__orig_bases__",
-        "__parameters__", "__abstractmethods__", "_abc_impl", "__fnintern_interner__",
-        "__objclass__", "_sort_order_",
-    }
-)  # fmt: skip
-
-#: Special methods that only make, print, copy or compare an object as data.
-_NOT_PROTOCOL: Final = _NOT_STATE | frozenset(
-    {
-        "__new__", "__del__", "__repr__", "__str__", "__format__", "__reduce__", "__reduce_ex__",
-        "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__init_subclass__",
-        "__class_getitem__", "__replace__", "__sizeof__", "__dir__", "__setattr__", "__delattr__",
-        "__annotate__", "__annotate_func__", "__getnewargs__", "__getnewargs_ex__",
+        STORE_ATTRIBUTE, "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__",
+        "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__",
+        "__type_params__", "__firstlineno__", "__static_attributes__", "__dataclass_fields__",
+        "__dataclass_params__", "__attrs_attrs__", "__orig_bases__", "__parameters__",
+        "__abstractmethods__", "_abc_impl", "__fnintern_interner__", "__signature__",
     }
 )  # fmt: skip
 
@@ -821,14 +861,49 @@ _CONTAINERS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float,
 
 
 def _is_protocol(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__") and name not in _NOT_PROTOCOL
+    return name.startswith("__") and name.endswith("__")
+
+
+#: Under the id of a class, with the weak reference that keeps it truthful.
+_library_classes: dict[int, tuple[weakref.ref[type], bool]] = {}
 
 
 def _is_library_class(kind: type) -> bool:
+    found = _library_classes.get(id(kind))
+    if found is not None and found[0]() is kind:
+        return found[1]
     module = sys.modules.get(kind.__module__)
-    if module is types and not importable(kind):
-        return False  # dataclasses.make_dataclass, before Python 3.12
-    return module is not None and is_library_module(module)
+    # type(name, bases, namespace) names the module that called it, which may be abc.
+    library = module is not None and is_library_module(module)
+    library = library and (importable(kind) or kind.__module__ == "builtins")
+    _library_classes[id(kind)] = (weakref.ref(kind), library)
+    return library
+
+
+def _calls_back(kind: type) -> bool:
+    """Whether a class of a library may call methods that a subclass defines, by any name."""
+    return _is_library_class(kind) and kind not in _PASSIVE
+
+
+_PASSIVE: Final = (object, type, abc.ABC, typing.Generic, typing.Protocol)
+
+
+def _is_attrs_repr(value: object) -> bool:
+    """What attrs prints an instance with: it uses a thread-local against endless recursion."""
+    return (
+        isinstance(value, types.FunctionType)
+        and value.__name__ == "__repr__"
+        and value.__code__.co_filename.startswith("<attrs generated")
+    )
+
+
+def _is_users(value: object) -> bool:
+    """Whether ``value`` is a Python function of the user's, wherever it is held."""
+    if type(value) is not types.FunctionType:
+        return False
+    code = value.__code__
+    facts = facts_of(code)
+    return not (facts.library or (facts.generated and is_library_code(code, value.__globals__)))
 
 
 def _is_library_object(value: Any) -> bool:

@@ -42,6 +42,7 @@ class CodeFacts:
         imports: modules imported when the code runs, with their relative level, and the names
             taken from each.
         attributes: all attribute names loaded, off whatever object.
+        writes: the first global or outer variable that it assigns to, or an empty string.
         names: of the globals that are no builtins, and
         get: reads them all from a namespace, raising KeyError where one is missing.
         builtins: names of the globals that are builtins unless the namespace has them.
@@ -55,6 +56,7 @@ class CodeFacts:
     chains: dict[str, Chains]
     imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
     attributes: frozenset[str]
+    writes: str
     names: tuple[str, ...]
     get: Callable[[dict[str, Any]], tuple[Any, ...]]
     builtins: tuple[str, ...]
@@ -98,6 +100,9 @@ def _forget(ref: weakref.ref[types.CodeType]) -> None:
         _facts.pop(number, None)
 
 
+#: Of the interpreter, before anybody adds to them.
+_BUILTIN_NAMES: Final = frozenset(dir(builtins))
+
 _GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
 #: What code writes is looked at as well: a trace that changes it is not to be left out.
@@ -114,7 +119,8 @@ def _analyse(code: types.CodeType) -> CodeFacts:
     for part in _nested(code):
         _scan(part, global_chains, closure_chains, imports, attributes)
     library = _is_library_path(code.co_filename)
-    names = tuple(name for name in global_chains if not hasattr(builtins, name))
+    writes = _written(code)
+    names = tuple(name for name in global_chains if name not in _BUILTIN_NAMES)
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
         dotted=tuple(
@@ -127,11 +133,27 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         attributes=frozenset(attributes),
         names=names,
         get=_getter(names),
-        builtins=tuple(name for name in global_chains if hasattr(builtins, name)),
-        short=not library and not imports and not BLIND_BUILTINS.intersection(global_chains),
+        builtins=tuple(name for name in global_chains if name in _BUILTIN_NAMES),
+        writes=writes,
+        short=not library
+        and not writes
+        and not imports
+        and not BLIND_BUILTINS.intersection(global_chains),
         library=library,
         generated=code.co_filename.startswith("<"),
     )
+
+
+def _written(code: types.CodeType) -> str:
+    """The first variable outside of ``code`` that it, or code nested in it, assigns to."""
+    for part in _nested(code):
+        for instruction in dis.get_instructions(part):
+            name = instruction.opname
+            if name in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
+                name in ("STORE_DEREF", "DELETE_DEREF") and instruction.argval in code.co_freevars
+            ):
+                return str(instruction.argval)
+    return ""
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
@@ -180,6 +202,8 @@ def _scan(
             attributes.add(instruction.argval)
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
             constants.append(instruction.argval)
+        elif name == "MATCH_CLASS" and constants and isinstance(constants[-1], tuple):
+            attributes.update(constants[-1])  # names of keyword patterns
         elif name == "IMPORT_NAME":
             level = constants[-2] if len(constants) >= 2 else 0
             imported = imports.setdefault((instruction.argval, level), {})

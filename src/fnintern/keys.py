@@ -319,7 +319,7 @@ class _Walk:
             raise Unkeyable(path, value, reason) from None
 
 
-_TRUSTED: Final = frozenset({"jax", "jaxlib", "numpy", "flax", *sys.stdlib_module_names})
+_TRUSTED: Final = frozenset({"jax", "jaxlib", "numpy", "pathlib"})
 
 
 def _is_numpy_scalar(value: object) -> bool:

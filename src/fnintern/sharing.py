@@ -82,8 +82,6 @@ class Terms(enum.Enum):
     UNSHARE = "unshare"
     #: It may have changed; then it must not be traced, since others share already.
     REFUSE = "refuse"
-    #: It has, and is to be traced elsewhere from now on.
-    NEVER = "never"
 
 
 #: The function lent or None, else a weak reference to it; its terms; and what was lent before in
@@ -125,10 +123,8 @@ class SharedForward(Forward):
         function, terms = SharedForward._current(self)
         if terms is not _EQUAL:
             context = _GET(self, "_context")
-            if (
-                terms is Terms.NEVER
-                or key_now(function) != _GET(self, "_key")
-                or (context is not None and context[0]() != context[1])
+            if key_now(function) != _GET(self, "_key") or (
+                context is not None and context[0]() != context[1]
             ):
                 if terms is not Terms.UNSHARE:
                     raise Changed(self)
@@ -536,8 +532,7 @@ class Handle:
     """
 
     __slots__ = (
-        "__weakref__", "_function", "_operation", "_plain", "_share", "_terms",
-        "args", "kwargs", "mark",
+        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
     )  # fmt: skip
 
     def __init__(
@@ -550,11 +545,10 @@ class Handle:
         self.args = args
         self.kwargs = kwargs or {}
         self.mark = object()
-        self._terms = Terms.REFUSE
 
     def run(self, call: Callable[[Any], Any], function: Any, plain: Any) -> Any:
         """Calls what the operation made of ``function``; ``plain`` where it is on its own."""
-        share, terms = self._share, self._terms
+        share, terms = self._share, Terms.REFUSE
         if share is None:
             share = self._share = self._operation.share(self, function) or _ALONE
             terms = _EQUAL
@@ -567,20 +561,32 @@ class Handle:
             except Changed as changed:
                 if changed.forward is not share.forward:
                     raise
-            # What it has traced on its own it is to find there again.
-            self._terms = Terms.NEVER
+            # From now on it is on its own. Going back for what it has traced before would find
+            # there what the others have traced since.
+            self._share = _ALONE
         return call(plain)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.run(lambda made: made(*args, **kwargs), self._function, self._plain)
 
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.lower(*args, **kwargs), self._function, self._plain)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.trace(*args, **kwargs), self._function, self._plain)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.eval_shape(*args, **kwargs), self._function, self._plain)
+
     def __getattr__(self, name: str) -> Any:
+        if name == "_plain":  # not yet set, in a copy under way
+            raise AttributeError(name)
         return getattr(self._plain, name)
 
     def __copy__(self) -> Handle:
         """As a copy of what jax.jit returns does, it shares function and programs."""
         new = Handle(self._operation, self._function, self._plain, self.args, self.kwargs)
-        new._share, new._terms = self._share, self._terms
+        new._share = self._share
         if isinstance(self._share, _Share):
             self._share.sole = None
         return new
