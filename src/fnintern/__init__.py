@@ -1,7 +1,7 @@
 """A stable function identity for JAX. Importing it imports neither jax nor flax."""
 
-from fnintern.captures import keyed as keyed
-from fnintern.captures import stateless as stateless
+from fnintern.declarations import keyed as keyed
+from fnintern.declarations import stateless as stateless
 from fnintern.explaining import explain as explain
 from fnintern.explanations import Capture as Capture
 from fnintern.explanations import Explanation as Explanation

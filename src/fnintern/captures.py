@@ -14,7 +14,6 @@ Never imports jax or flax; it recognises their types where the user's program ha
 
 from __future__ import annotations
 
-import abc
 import builtins
 import collections
 import contextlib
@@ -30,13 +29,13 @@ import re
 import struct
 import sys
 import types
-import typing
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from fnintern.code import BLIND_BUILTINS, CodeFacts, facts_of, is_library_code, is_library_module
+from fnintern.declarations import is_stateless, key_function
 from fnintern.keys import (
     ATOMIC,
     STORE_ATTRIBUTE,
@@ -47,10 +46,26 @@ from fnintern.keys import (
     importable,
     is_partial,
 )
+from fnintern.recognition import (
+    CONTAINERS,
+    IMPURE_MODULES,
+    JITTED,
+    calls_back,
+    content_of,
+    has_value_equality,
+    hides_state,
+    is_attrs_repr,
+    is_library_class,
+    is_library_object,
+    is_linen,
+    is_protocol,
+    is_reference_state,
+    is_users,
+    slots_of,
+)
+from fnintern.shortcut import short_key
 
-__all__ = ["Frozen", "freeze", "keyed", "stateless"]
-
-T = TypeVar("T")
+__all__ = ["Frozen", "Refused", "freeze"]
 
 #: How deep captures may nest before freezing gives up.
 MAX_DEPTH: Final = 40
@@ -63,8 +78,6 @@ OPERAND: Final = "pass it as an operand"
 MODULE_OPERAND: Final = "pass the module as an operand"
 DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
 
-#: Modules whose functions return something else at each call.
-_IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "timeit", "secrets", "uuid"})
 _IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
 _CLOCKS: Final = (datetime.datetime, datetime.date)
 _RANDOM: Final = frozenset({"random"})
@@ -154,109 +167,6 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
     return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner, holders)
 
 
-#: Types that compare by ``==`` and hide nothing, but for some floats.
-_SHORT: Final = ATOMIC | {float}
-_SHORT_OR_IDS: Final = _SHORT | {tuple}
-
-
-def short_key(
-    function: types.FunctionType, code: types.CodeType, facts: CodeFacts
-) -> tuple[Key, list[Any]] | None:
-    """The key of a function that sees only constants and library functions, and its targets.
-
-    The same for most functions as the long way would find, at a third of its price; None for all
-    others. ``facts.short`` must hold.
-    """
-    namespace = function.__globals__
-    cells = function.__closure__
-    try:
-        values: Any = facts.get(namespace)
-        if cells is not None:
-            values += tuple([cell.cell_contents for cell in cells])
-    except (KeyError, ValueError):  # a missing global, an empty cell
-        return None
-    if facts.builtins and not namespace.keys().isdisjoint(facts.builtins):
-        return None  # one of them is shadowed
-    if function.__defaults__ is not None:
-        values += function.__defaults__
-    if (
-        function.__kwdefaults__ is not None
-        or function.__name__ != code.co_name
-        or function.__annotations__
-    ):
-        return None
-    attributes = function.__dict__
-    if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
-        return None
-    targets: list[Any] = [code]
-    modules = 0
-    if facts.dotted:
-        values = list(values)
-        for i, chains in facts.dotted:
-            if type(values[i]) is _ModuleType:
-                ids = _library_functions(values[i], chains, targets)
-                if ids is None:
-                    return None
-                values[i] = ids
-                modules += 1
-    kinds = tuple(map(type, values))
-    # Tuples are those of ids; a tuple of the program's goes the long way.
-    if not _SHORT.issuperset(kinds) and (
-        kinds.count(tuple) != modules or not _SHORT_OR_IDS.issuperset(kinds)
-    ):
-        return None
-    if type(values) is list:
-        values = tuple(values)
-    if float in kinds:
-        for value in values:
-            # 0.0 == -0.0 and nan != nan: those go by their bits, the long way.
-            if type(value) is float and (not value or value != value):
-                return None
-    return (_CODE, id(code), id(namespace), kinds, values), targets
-
-
-def _library_functions(
-    module: types.ModuleType, chains: tuple[tuple[str, ...], ...], targets: list[Any]
-) -> tuple[int, ...] | None:
-    """The ids of a library module and of the functions read straight off it."""
-    if not _is_pure_library(module):
-        return None
-    targets.append(module)
-    ids = [id(module)]
-    contents = module.__dict__
-    for chain in chains:
-        if len(chain) != 1:
-            return None
-        content = contents.get(chain[0])
-        kind = type(content)
-        if kind not in _function_kinds:
-            if kind.__name__ not in _JITTED:
-                return None
-            _function_kinds.add(kind)
-        if kind is types.FunctionType and _is_users(content):
-            return None
-        targets.append(content)
-        ids.append(id(content))
-    return tuple(ids)
-
-
-#: Types of what a library module may hold as a function; jax's own are added as they turn up.
-_function_kinds: set[type] = {types.FunctionType, types.BuiltinFunctionType}
-
-#: Ids of library modules whose functions depend on their arguments alone.
-_pure_libraries: dict[int, weakref.ref[types.ModuleType]] = {}
-
-
-def _is_pure_library(module: types.ModuleType) -> bool:
-    found = _pure_libraries.get(id(module))
-    if found is not None and found() is module:
-        return True
-    if not is_library_module(module) or module.__name__ in _IMPURE_MODULES or module is os:
-        return False
-    _pure_libraries[id(module)] = weakref.ref(module)
-    return True
-
-
 _Handler = Callable[["_Walk", Any, str], None]
 
 
@@ -331,7 +241,7 @@ class _Walk:
     # -- functions --------------------------------------------------------------------------
 
     def _function(self, value: types.FunctionType, path: str) -> None:
-        if id(value) in _stateless:
+        if is_stateless(value):
             self._target(Marker.CALLABLE, value, path)
             return
         seen = self.seen
@@ -344,7 +254,7 @@ class _Walk:
         namespace = value.__globals__
         library = facts.library or (facts.generated and is_library_code(code, namespace))
         # What a library's decorator made of a function of the user's has the user's name.
-        if library and _is_library_object(value):
+        if library and is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)
             return
@@ -465,7 +375,7 @@ class _Walk:
             package = str(namespace.get("__package__") or "").split(".")
             full = ".".join([*package[: len(package) - level + 1], *([full] if full else [])])
         module = sys.modules.get(full)
-        if full in _IMPURE_MODULES:
+        if full in IMPURE_MODULES:
             raise Refused(path, value, f"it imports {full}", OPERAND)
         if module is None or is_library_module(module):
             self.tokens += ("import", full, module is None)
@@ -488,7 +398,7 @@ class _Walk:
         tokens.append(id(module))
         self.targets.append(module)
         library = is_library_module(module)
-        if library and module.__name__ in _IMPURE_MODULES:
+        if library and module.__name__ in IMPURE_MODULES:
             raise Refused(path, module, "it returns something else at each call", OPERAND)
         for chain in chains:
             if not chain:
@@ -514,7 +424,7 @@ class _Walk:
             content = module.__dict__.get(name, _MISSING)
             library = is_library_module(module)
             if type(content) is _ModuleType and depth < len(chain):
-                if content.__name__ in _IMPURE_MODULES:
+                if content.__name__ in IMPURE_MODULES:
                     raise Refused(path, content, "it returns something else at each call", OPERAND)
                 module = content
                 continue
@@ -523,7 +433,7 @@ class _Walk:
                 if not library and "__getattr__" in module.__dict__:
                     raise Refused(path, module, "the module computes it", OPERAND)
                 self.tokens.append(_EMPTY)
-            elif library and callable(content) and not _is_users(content):
+            elif library and callable(content) and not is_users(content):
                 if _IMPURE_METHODS.intersection(chain[depth:]):
                     raise Refused(path, content, "it reads the clock", OPERAND)
                 self._check_pure(content, path)
@@ -537,12 +447,12 @@ class _Walk:
 
     def _class(self, value: type, path: str) -> None:
         self._target(Marker.OBJECT, value, path)
-        if not _is_library_class(value):
+        if not is_library_class(value):
             self.tokens.append(tuple(map(id, value.__mro__)))
         if value in _CLOCKS:
             self.doubtful += ((_IMPURE_METHODS, value, path, "it reads the clock"),)
         for kind in (value, type(value)):  # a metaclass may hold properties
-            if not _is_library_class(kind):
+            if not is_library_class(kind):
                 self.classes = self.classes or {}
                 self.classes.setdefault(id(kind), (kind, path))
 
@@ -573,15 +483,15 @@ class _Walk:
             loaded = frozenset().union(*self.attributes)
             for number, (kind, path) in list((self.classes or {}).items()):
                 # What the library's base class calls is known to the library alone.
-                every = any(map(_calls_back, kind.__mro__))
+                every = any(map(calls_back, kind.__mro__))
                 for base in kind.__mro__:
-                    if _is_library_class(base):
+                    if is_library_class(base):
                         continue
                     for name, content in list(vars(base).items()):
                         step = (number, id(base), name)
-                        if step not in done and (every or name in loaded or _is_protocol(name)):
+                        if step not in done and (every or name in loaded or is_protocol(name)):
                             done.add(step)
-                            if name not in _NOT_MEMBERS and not _is_attrs_repr(content):
+                            if name not in _NOT_MEMBERS and not is_attrs_repr(content):
                                 self.tokens += (id(base), name)
                                 self._class_member(content, f"{path}.{name}")
 
@@ -638,7 +548,7 @@ class _Walk:
 
     def _check_pure(self, value: Any, path: str) -> None:
         module = getattr(value, "__module__", None)
-        if module in _IMPURE_MODULES:
+        if module in IMPURE_MODULES:
             raise Refused(path, value, f"it belongs to {module}", OPERAND)
         if module in ("os", "posix", "nt") and value.__name__ in _ASKING:
             raise Refused(path, value, "it asks the operating system", OPERAND)
@@ -724,12 +634,12 @@ class _Walk:
 
     def _other(self, value: Any, kind: type, path: str) -> None:
         """What has no handler by its exact type."""
-        key = _keys.get(kind) or next((_keys[b] for b in kind.__mro__ if b in _keys), None)
+        key = key_function(kind)
         if key is not None:
             self.tokens.append(Marker.OBJECT)
             self._class(kind, path)
             self.add(key(value), f"key({path})")
-        elif _is_stateless(value):
+        elif is_stateless(value):
             self._target(Marker.OBJECT, value, path)
         elif isinstance(value, type):
             self._class(value, path)
@@ -742,7 +652,7 @@ class _Walk:
             self._class(kind, path)
             if not self._met(value):
                 self.add(value._value_, f"{path}.value")
-                if not _is_library_class(kind):
+                if not is_library_class(kind):
                     self._attributes(vars(value), path)
         elif not self._array(value, kind, path):
             self._foreign(value, kind, path)
@@ -781,17 +691,17 @@ class _Walk:
 
     def _foreign(self, value: Any, kind: type, path: str) -> None:
         root = kind.__module__.partition(".")[0]
-        if root in ("jax", "jaxlib") and kind.__name__ in _JITTED:
+        if root in ("jax", "jaxlib") and kind.__name__ in JITTED:
             # A trace of what calls it takes it as it is cached, and so does a fresh one.
             self._target(Marker.CALLABLE, value, path)
-        elif _is_reference_state(value):
+        elif is_reference_state(value):
             raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
-        elif callable(value) and _is_library_object(value):
+        elif callable(value) and is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)  # jax.nn.relu, jnp.add
         elif root == "jaxlib" and kind.__name__ == "PyTreeDef":
             self._tree_definition(value, path)
-        elif root in ("jax", "jaxlib", "numpy") and _has_value_equality(kind):
+        elif root in ("jax", "jaxlib", "numpy") and has_value_equality(kind):
             self._trusted(value, path)
         elif root == "jaxlib" or kind is object:  # devices; sentinels
             self.tokens += (Marker.OBJECT, Identity(value))
@@ -806,19 +716,19 @@ class _Walk:
             return
         self.tokens.append(Marker.OBJECT)
         self._class(kind, path)
-        base = next((b for b in _CONTAINERS if issubclass(kind, b)), None)
-        if base is None and _hides_state(kind):
+        base = next((b for b in CONTAINERS if issubclass(kind, b)), None)
+        if base is None and hides_state(kind):
             raise Refused(path, value, "its contents cannot be read completely")
         self._deeper(value, path)
         if base is not None:
-            self.add(_content(value, base), path)
+            self.add(content_of(value, base), path)
         namespace = getattr(value, "__dict__", None)
         if type(namespace) is dict:
-            if "_id" in namespace and _is_linen(value):  # a number to each object
+            if "_id" in namespace and is_linen(value):  # a number to each object
                 namespace = {name: item for name, item in namespace.items() if name != "_id"}
             self.tokens.append(len(namespace))
             self._attributes(namespace, path)
-        for name in _slots_of(kind):
+        for name in slots_of(kind):
             self.tokens.append(name)
             try:
                 item = getattr(value, name)
@@ -849,135 +759,6 @@ _DESCRIPTORS: Final = (
     types.WrapperDescriptorType,
     type(collections.namedtuple("_", "field").field),  # type: ignore[attr-defined]
 )
-
-#: Names of jax's own callables that cache what they wrap by identity.
-_JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
-
-#: Types of functions that take weak references.
-_LIBRARY_FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
-
-#: Builtin types whose subclasses are read by a copy of the contents.
-_CONTAINERS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
-
-
-def _is_protocol(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
-
-
-#: Under the id of a class, with the weak reference that keeps it truthful.
-_library_classes: dict[int, tuple[weakref.ref[type], bool]] = {}
-
-
-def _is_library_class(kind: type) -> bool:
-    found = _library_classes.get(id(kind))
-    if found is not None and found[0]() is kind:
-        return found[1]
-    module = sys.modules.get(kind.__module__)
-    # type(name, bases, namespace) names the module that called it, which may be abc.
-    library = module is not None and is_library_module(module)
-    library = library and (importable(kind) or kind.__module__ == "builtins")
-    _library_classes[id(kind)] = (weakref.ref(kind), library)
-    return library
-
-
-def _calls_back(kind: type) -> bool:
-    """Whether a class of a library may call methods that a subclass defines, by any name."""
-    return _is_library_class(kind) and kind not in _PASSIVE
-
-
-_PASSIVE: Final = (object, type, abc.ABC, typing.Generic, typing.Protocol)
-
-
-def _is_attrs_repr(value: object) -> bool:
-    """What attrs prints an instance with: it uses a thread-local against endless recursion."""
-    return (
-        isinstance(value, types.FunctionType)
-        and value.__name__ == "__repr__"
-        and value.__code__.co_filename.startswith("<attrs generated")
-    )
-
-
-def _is_users(value: object) -> bool:
-    """Whether ``value`` is a Python function of the user's, wherever it is held."""
-    if type(value) is not types.FunctionType:
-        return False
-    code = value.__code__
-    facts = facts_of(code)
-    return not (facts.library or (facts.generated and is_library_code(code, value.__globals__)))
-
-
-def _is_library_object(value: Any) -> bool:
-    """Whether an installed library holds ``value`` under its own name, like its functions."""
-    module = sys.modules.get(getattr(value, "__module__", None) or "")
-    return module is not None and is_library_module(module) and importable(value)
-
-
-def _has_value_equality(kind: type) -> bool:
-    return (
-        kind.__hash__ is not None
-        and vars(object)["__eq__"] is not kind.__eq__
-        and not hasattr(kind, "__array__")
-        and not hasattr(kind, "__jax_array__")
-        and (
-            issubclass(kind, contextlib.ContextDecorator)
-            or not any("__call__" in vars(base) for base in kind.__mro__)
-        )
-    )
-
-
-def _is_reference_state(value: Any) -> bool:
-    """Whether flax or jax change it in place: modules, variables, their states, references."""
-    for module, names in _REFERENCE_STATE:
-        loaded = sys.modules.get(module)
-        for name in names:
-            if loaded is not None and isinstance(value, getattr(loaded, name, ())):
-                return True
-    return False
-
-
-_REFERENCE_STATE: Final = (
-    ("flax.nnx", ("Module", "Pytree", "Object", "Variable", "State")),
-    ("flax.core.scope", ("Scope",)),
-    ("jax", ("Ref",)),
-)
-
-
-def _content(value: Any, base: Any) -> Any:
-    """What the builtin part of an instance holds, whatever its class says when it is asked."""
-    if base is dict:
-        return dict(dict.items(value))
-    if base in (list, tuple, set, frozenset):
-        return base(base.__iter__(value))
-    if base is complex:
-        return complex(float.__pos__(value.real), float.__pos__(value.imag))
-    if base is str:
-        return str.__str__(value)
-    if base is bytes:
-        return bytes.__getitem__(value, slice(None))
-    return base.__pos__(value)
-
-
-def _is_linen(value: Any) -> bool:
-    linen = sys.modules.get("flax.linen")
-    return linen is not None and isinstance(value, getattr(linen, "Module", ()))
-
-
-def _slots_of(kind: type) -> list[str]:
-    return [
-        name
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if isinstance(member, types.MemberDescriptorType)
-    ]
-
-
-def _hides_state(kind: type) -> bool:
-    """Whether instances have more in them than Python attributes: anything made in C."""
-    known = object.__basicsize__ + struct.calcsize("P") * (
-        len(_slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
-    )
-    return kind.__basicsize__ > known or kind.__itemsize__ > 0 or kind is object
-
 
 _HANDLERS: Final[dict[type, _Handler]] = {
     types.FunctionType: _Walk._function,
@@ -1017,72 +798,3 @@ _HANDLERS: Final[dict[type, _Handler]] = {
         _Walk._trusted,
     ),
 }  # fmt: skip
-
-#: Ids of objects declared free of state, with the weak reference that keeps the id truthful.
-_stateless: dict[int, Any] = {}
-#: Type -> what makes two of its instances the same.
-_keys: weakref.WeakKeyDictionary[type, Callable[[Any], Any]] = weakref.WeakKeyDictionary()
-
-
-def _is_stateless(value: object) -> bool:
-    found = _stateless.get(id(value))
-    return found is not None and found() is value
-
-
-def stateless(x: T) -> T:
-    """Declares ``x`` free of state that matters to a trace: it is what it is, by identity.
-
-    Args:
-        x: a function, class or other object that takes weak references. What it reads, and what
-            its attributes hold, will not be looked at.
-
-    Returns:
-        ``x`` itself, so that it can be used as a decorator.
-
-    Raises:
-        TypeError: ``x`` takes no weak reference.
-
-    Example:
-        >>> import fnintern
-        >>> @fnintern.stateless
-        ... class Tables:
-        ...     pass
-        >>> tables = fnintern.stateless(Tables())
-    """
-    try:
-        number = id(x)
-        _stateless[number] = weakref.ref(x, lambda ref: _stateless.pop(number, None))
-    except TypeError:
-        raise TypeError(
-            f"stateless expects an object that takes weak references, got {x!r} of type "
-            f"{type(x).__qualname__}; declare its type with fnintern.keyed instead"
-        ) from None
-    return x
-
-
-def keyed(type: type[T], key: Callable[[T], Any]) -> None:
-    """Says what makes two instances of a class the same to a trace.
-
-    Args:
-        type: the class; subclasses are meant too, unless they are declared themselves.
-        key: called with an instance at each look-up; two are the same if it returns the same, by
-            law I3. Immutable or not, what it returns is read completely.
-
-    Raises:
-        TypeError: ``type`` is not a class, or ``key`` is not callable.
-
-    Example:
-        >>> import fnintern
-        >>> class Tokenizer:
-        ...     def __init__(self, name):
-        ...         self.name, self.cache = name, open
-        >>> fnintern.keyed(Tokenizer, lambda tokenizer: tokenizer.name)
-    """
-    if not isinstance(type, _type):
-        raise TypeError(f"keyed expects a class, got {type!r}")
-    if not callable(key):
-        raise TypeError(f"keyed expects a function of an instance as key, got {key!r}")
-    _keys[type] = key
-
-
-_type: Final = type

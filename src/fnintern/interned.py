@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, ov
 from fnintern.classes import INTERNER, MISSING, given, intern_class, interner_of
 from fnintern.explanations import Explanation
 from fnintern.interner import CacheInfo, Interner
-from fnintern.sharing import ValueInterner
+from fnintern.value_interner import ValueInterner
 
 __all__ = ["By", "InternedFunction", "cache_clear", "cache_info", "intern_as", "interned"]
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import fnintern
-from fnintern import captures, keys, sharing
+from fnintern import captures, keys, operations, sharing, value_interner
 
 #: What a capture was, in a word that does not depend on the name of the user's class.
 _CATEGORIES = (
@@ -107,11 +107,11 @@ def _category(value: object) -> str:
 
 def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks into the two places that decide whether a wrapper is shared."""
-    find = sharing.ValueInterner._find
-    share = sharing.Operation.share
+    find = value_interner.ValueInterner._find
+    share = operations.Operation.share
     freeze = captures.freeze
     unkeyable = keys.Unkeyable.__init__
-    made = sharing._Share.__init__
+    made = operations._Share.__init__
     refused: list[tuple[str, str, str]] = []
     builds: list[None] = []
 
@@ -171,10 +171,11 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(keys.Unkeyable, "__init__", remember)
-    monkeypatch.setattr(sharing, "freeze", watched_freeze)
-    monkeypatch.setattr(sharing._Share, "__init__", built)
-    monkeypatch.setattr(sharing.ValueInterner, "_find", counted_find)
-    monkeypatch.setattr(sharing.Operation, "share", counted_share)
+    monkeypatch.setattr(operations, "freeze", watched_freeze)
+    monkeypatch.setattr(value_interner, "freeze", watched_freeze)
+    monkeypatch.setattr(operations._Share, "__init__", built)
+    monkeypatch.setattr(value_interner.ValueInterner, "_find", counted_find)
+    monkeypatch.setattr(operations.Operation, "share", counted_share)
 
 
 def _class_of(factory: Any) -> str:
@@ -189,7 +190,7 @@ def _operation(make: Callable[..., Any]) -> str:
     while frame is not None:
         if frame.f_code.co_filename.endswith(os.path.join("patches", "flax.py")):
             return f"jax.{frame.f_locals.get('name', '?')}"
-        if frame.f_code is sharing.Handle.__call__.__code__:
+        if frame.f_code is operations.Handle.__call__.__code__:
             break
         frame = frame.f_back
     cells = dict(zip(make.__code__.co_freevars, make.__closure__ or (), strict=True))

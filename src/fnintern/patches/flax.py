@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from fnintern.interned import By
 from fnintern.keys import Key
+from fnintern.operations import Handle, Operation
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
-from fnintern.sharing import Handle, Operation
 
 __all__ = ["patch_flax"]
 

@@ -17,7 +17,7 @@ import attrs
 from fnintern.interned import By, intern_as
 from fnintern.interner import Interner
 from fnintern.keys import Key
-from fnintern.sharing import ValueInterner
+from fnintern.value_interner import ValueInterner
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
 

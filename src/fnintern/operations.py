@@ -1,0 +1,170 @@
+"""Transformations whose results are shared by the value of the function, at the moment of the call.
+
+The state that counts is that of the call that traces, not of the moment the transformation was
+applied. Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+from fnintern.captures import freeze
+from fnintern.declarations import keyed
+from fnintern.keys import Identity, Key
+from fnintern.lifetime import Entry
+from fnintern.sharing import Changed, SharedForward, Terms, belongs_to, lent
+from fnintern.stores import Token, store_of
+from fnintern.value_interner import place
+
+__all__ = ["Handle", "Operation"]
+
+_EQUAL: Final = Terms.EQUAL
+
+
+class _Share:
+    """What an operation made of one stand-in."""
+
+    __slots__ = ("forward", "key", "made", "sole")
+
+    def __init__(self, made: Any, forward: SharedForward, key: Key, sole: object) -> None:
+        self.made = made
+        self.forward = forward
+        self.key = key
+        #: The mark of the only handle that ever used it, or None.
+        self.sole = sole
+
+
+class Operation:
+    """A transformation of functions whose results are shared by the value of the function.
+
+    Args:
+        make: gets a function and further arguments, and returns what is to be called.
+        context: what a trace reads besides, as part of the key.
+        maxsize: how many results to keep for each piece of code (L3).
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        context: Callable[[], Key] = tuple,
+        maxsize: int | None = 128,
+    ) -> None:
+        self.make = make
+        self._context = context
+        self._token = Token(maxsize)
+
+    def share(self, handle: Handle, function: Any) -> _Share | None:
+        """The share of ``function`` as it is now, or None where it has to be on its own (S2)."""
+        try:
+            options = freeze(handle.args, handle.kwargs, names=("args", "kwargs"))
+            frozen = freeze(function, handle.args, handle.kwargs, names=("f", "args", "kwargs"))
+        except Exception:  # refused, or code of the user's that reading ran into failed
+            return None
+        # The result would hold functions and arrays among the options.
+        placed = place(self._token.mark, self._context(), lambda: options, frozen)
+        if placed is None or options.owner is not None or options.leaves:
+            return None
+        key, targets, owner = placed
+        store = store_of(owner) if owner is not None else self._token.constants
+        entry = store.entries.get(key)
+        if entry is not None:
+            share: _Share = entry.wrapper
+            if entry.matches(targets) and share.key == frozen.key:
+                share.sole = None
+                return share
+            entry.discard()
+        forward = SharedForward(function, self._context)
+        with lent(forward, function):
+            made = self.make(forward, *handle.args, **handle.kwargs)
+        entry = Entry(_Share(made, forward, frozen.key, handle.mark), targets, owner, ())
+        belongs_to(forward, entry)
+        found: _Share = self._token.install(store, key, entry).wrapper
+        if found.sole is not handle.mark:
+            found.sole = None
+        return found
+
+
+_ALONE: Final = object()
+
+
+class Handle:
+    """The result of applying an operation to one function, as the caller holds it.
+
+    Its first call finds a share by the value of the function at that time. Later calls use the
+    same, as the unpatched result would use its own program. Where that has to trace again, and the
+    function's state has changed while others share, or where it cannot be shared, the function is
+    on its own.
+    """
+
+    __slots__ = (
+        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
+    )  # fmt: skip
+
+    def __init__(
+        self, operation: Operation, function: Any, plain: Any, args: Any = (), kwargs: Any = None
+    ) -> None:
+        self._operation = operation
+        self._function = function
+        self._plain = plain
+        self._share: Any = None
+        self.args = args
+        self.kwargs = kwargs or {}
+        self.mark = object()
+
+    def run(self, call: Callable[[Any], Any], function: Any, plain: Any) -> Any:
+        """Calls what the operation made of ``function``; ``plain`` where it is on its own."""
+        share, terms = self._share, Terms.REFUSE
+        if share is None:
+            share = self._share = self._operation.share(self, function) or _ALONE
+            terms = _EQUAL
+        if share is not _ALONE:
+            if terms is Terms.REFUSE and share.sole is self.mark:
+                terms = Terms.UNSHARE
+            try:
+                with lent(share.forward, function, terms):
+                    return call(share.made)
+            except Changed as changed:
+                if changed.forward is not share.forward:
+                    raise
+            # From now on it is on its own. Going back for what it has traced before would find
+            # there what the others have traced since.
+            self._share = _ALONE
+        return call(plain)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made(*args, **kwargs), self._function, self._plain)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.lower(*args, **kwargs), self._function, self._plain)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.trace(*args, **kwargs), self._function, self._plain)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(lambda made: made.eval_shape(*args, **kwargs), self._function, self._plain)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_plain":  # not yet set, in a copy under way
+            raise AttributeError(name)
+        return getattr(self._plain, name)
+
+    def __copy__(self) -> Handle:
+        """As a copy of what jax.jit returns does, it shares function and programs."""
+        new = Handle(self._operation, self._function, self._plain, self.args, self.kwargs)
+        new._share = self._share
+        if isinstance(self._share, _Share):
+            self._share.sole = None
+        return new
+
+    def __deepcopy__(self, memo: Any) -> Handle:
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # A pickle is what it would be unpatched.
+        return operator.itemgetter(0), ((self._plain,),)
+
+
+# A handle that a function captures is what it was applied to.
+keyed(Handle, lambda h: (Identity(h._operation), h._function, h.args, h.kwargs))

@@ -1,0 +1,170 @@
+"""What an object is: of a library or of the user's, a value, a reference, a container.
+
+Recognises the types of jax, flax and numpy where the user's program has imported them.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import os
+import struct
+import sys
+import types
+import typing
+import weakref
+from typing import Any, Final
+
+from fnintern.code import facts_of, is_library_code, is_library_module
+from fnintern.keys import importable
+
+__all__ = [
+    "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
+    "hides_state", "is_attrs_repr", "is_library_class", "is_library_object", "is_linen",
+    "is_protocol", "is_pure_library", "is_reference_state", "is_users", "slots_of",
+]  # fmt: skip
+
+#: Modules whose functions return something else at each call.
+IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "timeit", "secrets", "uuid"})
+
+#: Names of jax's own callables that cache what they wrap by identity.
+JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
+
+#: Types of functions that take weak references.
+LIBRARY_FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
+
+#: Builtin types whose subclasses are read by a copy of the contents.
+CONTAINERS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
+
+
+def is_protocol(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+#: Under the id of a class, with the weak reference that keeps it truthful.
+_library_classes: dict[int, tuple[weakref.ref[type], bool]] = {}
+
+
+def is_library_class(kind: type) -> bool:
+    found = _library_classes.get(id(kind))
+    if found is not None and found[0]() is kind:
+        return found[1]
+    module = sys.modules.get(kind.__module__)
+    # type(name, bases, namespace) names the module that called it, which may be abc.
+    library = module is not None and is_library_module(module)
+    library = library and (importable(kind) or kind.__module__ == "builtins")
+    _library_classes[id(kind)] = (weakref.ref(kind), library)
+    return library
+
+
+def calls_back(kind: type) -> bool:
+    """Whether a class of a library may call methods that a subclass defines, by any name."""
+    return is_library_class(kind) and kind not in _PASSIVE
+
+
+_PASSIVE: Final = (object, type, abc.ABC, typing.Generic, typing.Protocol)
+
+
+def is_attrs_repr(value: object) -> bool:
+    """What attrs prints an instance with: it uses a thread-local against endless recursion."""
+    return (
+        isinstance(value, types.FunctionType)
+        and value.__name__ == "__repr__"
+        and value.__code__.co_filename.startswith("<attrs generated")
+    )
+
+
+def is_users(value: object) -> bool:
+    """Whether ``value`` is a Python function of the user's, wherever it is held."""
+    if type(value) is not types.FunctionType:
+        return False
+    code = value.__code__
+    facts = facts_of(code)
+    return not (facts.library or (facts.generated and is_library_code(code, value.__globals__)))
+
+
+def is_library_object(value: Any) -> bool:
+    """Whether an installed library holds ``value`` under its own name, like its functions."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    return module is not None and is_library_module(module) and importable(value)
+
+
+def has_value_equality(kind: type) -> bool:
+    return (
+        kind.__hash__ is not None
+        and vars(object)["__eq__"] is not kind.__eq__
+        and not hasattr(kind, "__array__")
+        and not hasattr(kind, "__jax_array__")
+        and (
+            issubclass(kind, contextlib.ContextDecorator)
+            or not any("__call__" in vars(base) for base in kind.__mro__)
+        )
+    )
+
+
+def is_reference_state(value: Any) -> bool:
+    """Whether flax or jax change it in place: modules, variables, their states, references."""
+    for module, names in _REFERENCE_STATE:
+        loaded = sys.modules.get(module)
+        for name in names:
+            if loaded is not None and isinstance(value, getattr(loaded, name, ())):
+                return True
+    return False
+
+
+_REFERENCE_STATE: Final = (
+    ("flax.nnx", ("Module", "Pytree", "Object", "Variable", "State")),
+    ("flax.core.scope", ("Scope",)),
+    ("jax", ("Ref",)),
+)
+
+
+def content_of(value: Any, base: Any) -> Any:
+    """What the builtin part of an instance holds, whatever its class says when it is asked."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return base(base.__iter__(value))
+    if base is complex:
+        return complex(float.__pos__(value.real), float.__pos__(value.imag))
+    if base is str:
+        return str.__str__(value)
+    if base is bytes:
+        return bytes.__getitem__(value, slice(None))
+    return base.__pos__(value)
+
+
+def is_linen(value: Any) -> bool:
+    linen = sys.modules.get("flax.linen")
+    return linen is not None and isinstance(value, getattr(linen, "Module", ()))
+
+
+def slots_of(kind: type) -> list[str]:
+    return [
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, types.MemberDescriptorType)
+    ]
+
+
+def hides_state(kind: type) -> bool:
+    """Whether instances have more in them than Python attributes: anything made in C."""
+    known = object.__basicsize__ + struct.calcsize("P") * (
+        len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    )
+    return kind.__basicsize__ > known or kind.__itemsize__ > 0 or kind is object
+
+
+#: Ids of library modules whose functions depend on their arguments alone.
+_pure_libraries: dict[int, weakref.ref[types.ModuleType]] = {}
+
+
+def is_pure_library(module: types.ModuleType) -> bool:
+    found = _pure_libraries.get(id(module))
+    if found is not None and found() is module:
+        return True
+    if not is_library_module(module) or module.__name__ in IMPURE_MODULES or module is os:
+        return False
+    _pure_libraries[id(module)] = weakref.ref(module)
+    return True

@@ -1,0 +1,248 @@
+"""One factory's memory by value: functions are the same if a trace could not tell them apart.
+
+Never imports jax or flax.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from types import FunctionType
+from typing import Any, Final
+
+from fnintern.captures import Frozen, freeze
+from fnintern.code import facts_of
+from fnintern.explanations import Explanation, Obstacle
+from fnintern.interner import Interner
+from fnintern.keys import ATOMIC, Key, Marker, Unkeyable, is_bound_method, is_function_like
+from fnintern.lifetime import LOST, Entry, handed_out
+from fnintern.sharing import SharedForward, Terms, belongs_to, has_tracer, lend, outlived
+from fnintern.shortcut import short_key
+from fnintern.stores import registered, store_of
+
+__all__ = ["ValueInterner", "place"]
+
+_GET: Final = object.__getattribute__
+_EQUAL: Final = Terms.EQUAL
+ref_to: Final = weakref.ref
+
+
+def place(
+    mark: object, context: Key, options: Callable[[], Frozen], frozen: Frozen
+) -> tuple[Key, list[Any], Any] | None:
+    """Where the entry for a function goes.
+
+    Args:
+        mark: of the token.
+        context: what a trace reads besides the function.
+        options: freezes the arguments beside the function; asked only where they are needed alone.
+        frozen: the function, and all arguments beside it.
+
+    Returns:
+        The key, what is verified against it with ``is``, and the owner of the store; or None where
+        the function is to be on its own.
+    """
+    if not frozen.leaves:
+        code = frozen.owner.__code__ if frozen.owner is not None else None
+        return (mark, *context, *frozen.key), frozen.targets, code
+    # With arrays by object, and one entry for each function: a past array goes as soon as the
+    # function has got another one. A tracer's function is made anew in the next trace (S3).
+    if frozen.owner is None or has_tracer(frozen.leaves):
+        return None
+    # What holds the arrays is compared too, so that the entry dies with it: the program that the
+    # wrapper keeps alive keeps the arrays alive.
+    holders = [holder for holder in frozen.holders if weakly_held(holder)]
+    targets = [*frozen.targets, *frozen.leaves, *holders, frozen.owner]
+    return (mark, Marker.LEAF, *context, *options().key), targets, frozen.owner
+
+
+def weakly_held(value: Any) -> bool:
+    """Whether ``value`` takes weak references, and is not made anew at each access."""
+    return bool(type(value).__weakrefoffset__) and not is_bound_method(value)
+
+
+class ValueInterner(Interner):
+    """Finds or builds the wrapper for a call whose functions are compared by value.
+
+    Args:
+        transient: the callers hold the functions for as long as they call the wrapper, as a
+            library does that makes it, calls it and drops it.
+        context: what a trace reads besides, as part of the key.
+    """
+
+    __slots__ = ("_context", "_transient")
+
+    def __init__(
+        self,
+        factory: Callable[..., Any],
+        maxsize: int | None,
+        signature_of: Callable[[], Any] | None = None,
+        *,
+        transient: bool = False,
+        context: Callable[[], Key] = tuple,
+    ) -> None:
+        self._transient = transient
+        self._context = context
+        super().__init__(factory, maxsize, signature_of)
+
+    def like(
+        self,
+        factory: Callable[..., Any],
+        signature_of: Callable[[], Any] | None = None,
+        mark: object = None,
+    ) -> Interner:
+        return ValueInterner(
+            factory,
+            self._maxsize,
+            signature_of,
+            transient=self._transient,
+            context=self._context,
+        )
+
+    def hit(self, function: Any, other: Any) -> Any:
+        return None  # looks at no value
+
+    def _hit(self, values: tuple[Any, ...]) -> Any:
+        """The wrapper for the usual call, a plain function and plain constants; or None.
+
+        It spells the key as :meth:`_find` does, by the shortest way.
+        """
+        function = values[0]
+        if type(function) is not FunctionType:
+            return None
+        code = function.__code__
+        facts = facts_of(code)
+        store = registered(code)
+        if store is None or not facts.short or facts.generated:
+            return None
+        short = short_key(function, code, facts)
+        if short is None:
+            return None
+        key, targets = short
+        for value in values[1:]:
+            kind = type(value)
+            if kind not in ATOMIC:
+                return None
+            key += (kind, value)
+        entry = store.entries.get((self._token.mark, *self._context(), *key))
+        if entry is None or entry.wrapper is LOST:
+            return None
+        if len(targets) > 1:  # the first is the code, whose store this is
+            for ref, target in zip(entry.refs, targets, strict=False):
+                if ref() is not target:
+                    return None
+        wrapper = entry.wrapper
+        forward = entry.note[1][0]
+        if self._transient:
+            lent, thread, ref = _GET(forward, "_lent"), get_ident(), ref_to(function)
+            before = lent.get(thread)
+            # Python makes one plain weak reference for each object: the usual loan is the last one.
+            if before is None or before[1] is not ref or before[3] is not None:
+                older = None if before is None else outlived(before, function)
+                lent[thread] = (None, ref, _EQUAL, older)
+        else:
+            _GET(forward, "_lent")[get_ident()] = (function, None, _EQUAL, None)
+            handed_out(entry)
+        self.tally.hits += 1
+        return wrapper
+
+    def _find(
+        self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if values:
+            wrapper = self._hit(values)
+            if wrapper is not None:
+                return wrapper
+        token = self._token
+        functions = [value for value in values if is_function_like(value)]
+        try:
+            frozen = freeze(*values, names=names)
+            placed = place(
+                token.mark, self._context(), lambda: self._options(names, values), frozen
+            )
+            if placed is None or not self._self_contained(names, values):
+                raise Unkeyable("f", None, "it is on its own")
+            if self._transient:
+                for function in functions:
+                    ref_to(function)  # a TypeError where it takes none
+                del function
+        except Exception:
+            self._bypassed += 1
+            return self._factory(*args, **kwargs)
+        key, targets, owner = placed
+        store = store_of(owner) if owner is not None else token.constants
+        entry = store.entries.get(key)
+        if entry is not None:
+            wrapper = entry.take() if entry.matches(targets) else LOST
+            made_for: tuple[Key, tuple[SharedForward, ...]] = entry.note
+            if wrapper is not LOST and made_for[0] == frozen.key:
+                self._lend(made_for[1], functions)
+                entry.hold()
+                self.tally.hits += 1
+                return wrapper
+            entry.discard()
+        self._misses += 1
+        forwards = tuple(SharedForward(function) for function in functions)
+        self._lend(forwards, functions)
+        by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}
+        wrapper = self._factory(
+            *(by_id.get(id(value), value) for value in args),
+            **{name: by_id.get(id(value), value) for name, value in kwargs.items()},
+        )
+        entry = Entry(wrapper, targets, owner, () if self._transient else forwards)
+        entry.note = (frozen.key, forwards)
+        del wrapper, by_id, forwards
+        for forward in entry.note[1]:
+            belongs_to(forward, entry)
+            del forward
+        entry.settle()
+        built = entry.wrapper
+        entry = token.install(store, key, entry)
+        wrapper = entry.take()
+        if wrapper is LOST:  # by a collection in another thread, just now
+            return built
+        self._lend(entry.note[1], functions)
+        entry.hold()
+        return wrapper
+
+    def _lend(self, forwards: tuple[SharedForward, ...], functions: Sequence[Any]) -> None:
+        for forward, function in zip(forwards, functions, strict=False):
+            lend(forward, function, weakly=self._transient)
+
+    def _options(self, names: Any, values: tuple[Any, ...]) -> Frozen:
+        rest = [(n, v) for n, v in zip(names, values, strict=True) if not is_function_like(v)]
+        return freeze(*(v for _, v in rest), names=tuple(n for n, _ in rest))
+
+    def _self_contained(self, names: Any, values: tuple[Any, ...]) -> bool:
+        """Whether no argument but the functions themselves holds a function or an array: the
+        wrapper would hold it in turn, and outlive it."""
+        if all(type(value) in ATOMIC or is_function_like(value) for value in values):
+            return True
+        options = self._options(names, values)
+        return options.owner is None and not options.leaves
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        bound = self._bind(args, kwargs)
+        name = getattr(self._factory, "__qualname__", repr(self._factory))
+        if bound is None:
+            return Explanation(name, interned=False)
+        return explain_values(name, *bound)
+
+
+def explain_values(name: str, names: Any, values: tuple[Any, ...]) -> Explanation:
+    """How a call would be keyed by value."""
+    try:
+        frozen = freeze(*values, names=tuple(names))
+    except Unkeyable as error:
+        return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+    if not frozen.leaves:
+        return Explanation(name, interned=True, keyed_by="the value of all its captures")
+    return Explanation(
+        name,
+        interned=True,
+        keyed_by=(
+            f"the function object, for as long as its {len(frozen.leaves)} captured arrays are "
+            f"bound to the same objects"
+        ),
+    )
