@@ -42,7 +42,7 @@ def test_the_check_can_fail(module: str) -> None:
 
 
 def test_public_names() -> None:
-    """What ``fnintern`` offers is what its page says, no more (DESIGN.md, section 6)."""
+    """What ``fnintern`` offers is what its page says, no more."""
     program = "import fnintern; print(*sorted(n for n in vars(fnintern) if n[0] != '_'))"
     names = set(run(program).stdout.split())
     assert {"interned", "cache_info", "cache_clear", "patch", "patch_flax", "Patch"} <= names

@@ -1,4 +1,4 @@
-"""``thaw`` rebuilds what ``freeze`` has split, around other arrays (DESIGN section 3)."""
+"""``thaw`` rebuilds what ``freeze`` has split, around other arrays."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -34,8 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=COMMANDS, help="add --help after it for its options")
     name = parser.parse_args(arguments[:1]).command
     module = COMMANDS[name][0]
-    if importlib.util.find_spec(module) is None:
-        parser.error(f"this release of fnintern has no {name!r} command (no module {module})")
     status: int = importlib.import_module(module).main(arguments[1:])
     return status
 

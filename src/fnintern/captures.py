@@ -14,7 +14,6 @@ Never imports jax or flax; it recognises their types where the user's program ha
 
 from __future__ import annotations
 
-import builtins
 import collections
 import contextlib
 import datetime
@@ -34,7 +33,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.code import BLIND_BUILTINS, CodeFacts, facts_of, is_library_code, is_library_module
+from fnintern.code import (
+    BLIND_BUILTINS,
+    BUILTIN_NAMES,
+    CodeFacts,
+    facts_of,
+    is_library_code,
+    is_library_module,
+)
 from fnintern.declarations import is_stateless, key_function
 from fnintern.keys import (
     ATOMIC,
@@ -75,6 +81,8 @@ MAX_TOKENS: Final = 20_000
 MAX_ARRAY_BYTES: Final = 4096
 
 OPERAND: Final = "pass it as an operand"
+READ_OUTSIDE: Final = "read it outside, and pass the result"
+CHANCE: Final = "it returns something else at each call"
 MODULE_OPERAND: Final = "pass the module as an operand"
 DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
 
@@ -87,8 +95,6 @@ _ASKING: Final = frozenset(
      "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
 )  # fmt: skip
 _ModuleType: Final = types.ModuleType
-#: What the builtins are, unless somebody changes them.
-_BUILTINS: Final = dict(vars(builtins))
 _CODE: Final = Marker.CODE
 _EMPTY: Final = Marker.EMPTY
 _MISSING: Final = object()
@@ -354,7 +360,7 @@ class _Walk:
             else:
                 builtin: dict[str, Any] = getattr(value, "__builtins__")  # noqa: B009
                 found = builtin.get(name, _EMPTY)
-                if found is _EMPTY or found is _BUILTINS.get(name, _MISSING):
+                if found is _EMPTY or name in BUILTIN_NAMES:
                     tokens.append(_EMPTY)  # a builtin, or a NameError to come
                 else:
                     self.add(found, name)
@@ -376,7 +382,7 @@ class _Walk:
             full = ".".join([*package[: len(package) - level + 1], *([full] if full else [])])
         module = sys.modules.get(full)
         if full in IMPURE_MODULES:
-            raise Refused(path, value, f"it imports {full}", OPERAND)
+            raise Refused(path, value, f"it imports {full}", READ_OUTSIDE)
         if module is None or is_library_module(module):
             self.tokens += ("import", full, module is None)
             if module is not None:
@@ -399,7 +405,7 @@ class _Walk:
         self.targets.append(module)
         library = is_library_module(module)
         if library and module.__name__ in IMPURE_MODULES:
-            raise Refused(path, module, "it returns something else at each call", OPERAND)
+            raise Refused(path, module, CHANCE, READ_OUTSIDE)
         for chain in chains:
             if not chain:
                 if not library:
@@ -425,7 +431,9 @@ class _Walk:
             library = is_library_module(module)
             if type(content) is _ModuleType and depth < len(chain):
                 if content.__name__ in IMPURE_MODULES:
-                    raise Refused(path, content, "it returns something else at each call", OPERAND)
+                    raise Refused(
+                        path, content, "it returns something else at each call", READ_OUTSIDE
+                    )
                 module = content
                 continue
             self.tokens.append(chain)
@@ -435,7 +443,7 @@ class _Walk:
                 self.tokens.append(_EMPTY)
             elif library and callable(content) and not is_users(content):
                 if _IMPURE_METHODS.intersection(chain[depth:]):
-                    raise Refused(path, content, "it reads the clock", OPERAND)
+                    raise Refused(path, content, "it reads the clock", READ_OUTSIDE)
                 self._check_pure(content, path)
                 self._target(Marker.CALLABLE, content, path)
             else:
@@ -461,7 +469,7 @@ class _Walk:
         loaded = frozenset().union(*self.attributes)
         for names, value, path, reason in self.doubtful:
             if names & loaded:
-                raise Refused(path, value, reason, OPERAND)
+                raise Refused(path, value, reason, READ_OUTSIDE)
 
     def _loose(self, module: types.ModuleType, path: str) -> None:
         """A library's module in a variable: what is read off it there cannot be told."""
@@ -549,9 +557,9 @@ class _Walk:
     def _check_pure(self, value: Any, path: str) -> None:
         module = getattr(value, "__module__", None)
         if module in IMPURE_MODULES:
-            raise Refused(path, value, f"it belongs to {module}", OPERAND)
+            raise Refused(path, value, f"it belongs to {module}", READ_OUTSIDE)
         if module in ("os", "posix", "nt") and value.__name__ in _ASKING:
-            raise Refused(path, value, "it asks the operating system", OPERAND)
+            raise Refused(path, value, "it asks the operating system", READ_OUTSIDE)
 
     def _lru_cache(self, value: Any, path: str) -> None:
         self._target(Marker.CALLABLE, value, path)

@@ -20,7 +20,14 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["CodeFacts", "facts_of", "is_library_code", "is_library_module"]
+__all__ = [
+    "BLIND_BUILTINS",
+    "BUILTIN_NAMES",
+    "CodeFacts",
+    "facts_of",
+    "is_library_code",
+    "is_library_module",
+]
 
 Chains = tuple[tuple[str, ...], ...]
 
@@ -101,7 +108,7 @@ def _forget(ref: weakref.ref[types.CodeType]) -> None:
 
 
 #: Of the interpreter, before anybody adds to them.
-_BUILTIN_NAMES: Final = frozenset(dir(builtins))
+BUILTIN_NAMES: Final = frozenset(dir(builtins))
 
 _GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
@@ -120,7 +127,7 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         _scan(part, global_chains, closure_chains, imports, attributes)
     library = _is_library_path(code.co_filename)
     writes = _written(code)
-    names = tuple(name for name in global_chains if name not in _BUILTIN_NAMES)
+    names = tuple(name for name in global_chains if name not in BUILTIN_NAMES)
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in global_chains.items()),
         dotted=tuple(
@@ -133,7 +140,7 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         attributes=frozenset(attributes),
         names=names,
         get=_getter(names),
-        builtins=tuple(name for name in global_chains if name in _BUILTIN_NAMES),
+        builtins=tuple(name for name in global_chains if name in BUILTIN_NAMES),
         writes=writes,
         short=not library
         and not writes

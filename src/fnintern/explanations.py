@@ -14,7 +14,7 @@ class Obstacle:
     """One thing that stands in the way of interning.
 
     Attributes:
-        path: where it sits, as Python would spell it (``f.args[0]``, ``f.__closure__['w']``).
+        path: where it sits, as Python would spell it (``f.args[0]``, ``f→w``).
         type_name: the type of what sits there. The value itself is not kept.
         reason: why it cannot be part of a key.
         remedy: what usually helps, or an empty string.

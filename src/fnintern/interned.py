@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, ov
 from fnintern.classes import INTERNER, MISSING, given, intern_class, interner_of
 from fnintern.explanations import Explanation
 from fnintern.interner import CacheInfo, Interner
+from fnintern.keys import STORE_ATTRIBUTE
 from fnintern.value_interner import ValueInterner
 
 __all__ = ["By", "InternedFunction", "cache_clear", "cache_info", "intern_as", "interned"]
@@ -54,7 +55,7 @@ def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunc
         return find(given(function, other, rest), kwargs)
 
     functools.update_wrapper(interned_factory, factory)
-    interned_factory.__dict__.pop("__fnintern__", None)
+    interned_factory.__dict__.pop(STORE_ATTRIBUTE, None)
     for name, value in (
         (INTERNER, interner),
         ("cache_info", interner.cache_info),
@@ -116,15 +117,23 @@ def interned(factory: Any = None, /, *, by: By = "object", maxsize: int | None =
         >>> wrap.cache_info()
         CacheInfo(hits=2, misses=2, bypassed=0, currsize=2, maxsize=128)
     """
-    if by not in ("object", "value"):
-        raise ValueError(f"by={by!r} is not known; expected 'object' or 'value'")
     if maxsize is not None and (type(maxsize) is not int or maxsize < 1):
         raise ValueError(
             f"maxsize={maxsize!r} is not a bound; expected a positive int, or None for no bound"
         )
+    kind = interner_of_kind(by)
     if factory is None:
         return lambda factory: interned(factory, by=by, maxsize=maxsize)
-    return intern_as(factory, (Interner if by == "object" else ValueInterner)(factory, maxsize))
+    return intern_as(factory, kind(factory, maxsize))
+
+
+def interner_of_kind(by: str) -> type[Interner]:
+    """The kind of interner that compares callables as ``by`` says."""
+    if by == "object":
+        return Interner
+    if by == "value":
+        return ValueInterner
+    raise ValueError(f"by={by!r} is not known; expected 'object' or 'value'")
 
 
 def intern_as(factory: Any, pattern: Interner) -> Any:

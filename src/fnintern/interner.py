@@ -196,14 +196,23 @@ class Interner:
         self.tally = Tally()
         self._misses = self._bypassed = 0
 
-    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
-        name = getattr(self._factory, "__qualname__", repr(self._factory))
-        binder = self._binder or Binder(self._signature_of())
-        bound = binder.bind(args, kwargs)
+    def _bound(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, tuple[Iterable[str], tuple[Any, ...]]]:
+        """The factory's name and its bound arguments, for :meth:`explain`."""
+        # The factory of a class is a call of its metaclass; the class is its mark.
+        named = self._own_mark if isinstance(self._own_mark, type) else self._factory
+        name = getattr(named, "__qualname__", None) or "the class"
+        bound = self._bind(args, kwargs)
         if bound is None:
-            self._signature_of()
-            inspect.signature(self._factory).bind(*args, **kwargs)  # raises the TypeError
-            return Explanation(name, interned=False)
+            signature = self._signature_of()
+            if signature is not None:
+                signature.bind(*args, **kwargs)  # raises Python's own TypeError
+            raise TypeError(f"{name} does not take these arguments")
+        return name, bound
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        name, bound = self._bound(args, kwargs)
         try:
             key_of(zip(*bound, strict=True))
         except Unkeyable as error:

@@ -339,5 +339,5 @@ def build(
         *(rebuild(value, substitute) for value in args),
         **{name: rebuild(value, substitute) for name, value in kwargs.items()},
     )
-    drop_copied_store(wrapper, owner)
+    drop_copied_store(wrapper)
     return Entry(wrapper, targets, owner, tuple(forwards.values()))

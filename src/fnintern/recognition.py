@@ -30,9 +30,6 @@ IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "timeit", "
 #: Names of jax's own callables that cache what they wrap by identity.
 JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
 
-#: Types of functions that take weak references.
-LIBRARY_FUNCTIONS: Final = (types.FunctionType, types.BuiltinFunctionType)
-
 #: Builtin types whose subclasses are read by a copy of the contents.
 CONTAINERS: Final = (dict, list, tuple, set, frozenset, str, bytes, int, float, complex)
 

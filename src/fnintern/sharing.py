@@ -38,7 +38,6 @@ MAX_LOANS: Final = 100
 
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
-ref_to: Final = weakref.ref
 
 
 def key_now(function: Any) -> Key | None:

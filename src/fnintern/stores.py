@@ -179,7 +179,7 @@ def owns(store: Any, owner: Any) -> bool:
     return type(store) is Store and store.owner is not None and store.owner() is owner
 
 
-def drop_copied_store(wrapper: Any, owner: Any) -> None:
+def drop_copied_store(wrapper: Any) -> None:
     """Takes out of a wrapper the store that ``functools.update_wrapper`` copied into it.
 
     Without this, each wrapper of a wrapper would keep all wrappers of the first function alive.

@@ -223,10 +223,7 @@ class ValueInterner(Interner):
         return options.owner is None and not options.leaves
 
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
-        bound = self._bind(args, kwargs)
-        name = getattr(self._factory, "__qualname__", repr(self._factory))
-        if bound is None:
-            return Explanation(name, interned=False)
+        name, bound = self._bound(args, kwargs)
         return explain_values(name, *bound)
 
 

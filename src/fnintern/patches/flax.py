@@ -1,6 +1,6 @@
 """The wrappers of flax.nnx, in one table, and flax's own settings that a trace reads.
 
-The only module that knows flax. What it relies on beyond public names is in the tables below; a
+What it relies on beyond public names is in the tables below; a
 name that a release does not have is reported as absent.
 """
 

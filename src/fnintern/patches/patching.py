@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.interned import By, intern_as
+from fnintern.interned import By, intern_as, interner_of_kind
 from fnintern.interner import Interner
 from fnintern.keys import Key
 from fnintern.value_interner import ValueInterner
@@ -206,10 +206,12 @@ def intern_attribute(
         context: settings of the library that a trace reads, as part of the key.
     """
 
+    kind = interner_of_kind(by)
+
     def pattern(factory: Any) -> Interner:
-        if by == "object":
-            return Interner(factory, 128)
-        return ValueInterner(factory, 128, transient=transient, context=context)
+        if kind is ValueInterner:
+            return ValueInterner(factory, 128, transient=transient, context=context)
+        return kind(factory, 128)
 
     def replace(factory: Any) -> Any:
         if not isinstance(factory, type):

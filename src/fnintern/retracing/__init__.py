@@ -1,1 +1,1 @@
-"""What re-traced, where, why, and at what cost. Stands alone: it knows nothing of interning."""
+"""What re-traced, where, why, and at what cost. Depends on no module that interns."""

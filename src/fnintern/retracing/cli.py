@@ -78,16 +78,27 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
         prog="python -m fnintern retraces",
         description="Run a program unchanged and print what jax traced again, why, and the remedy.",
     )
-    parser.add_argument("--patch", action="append", choices=sorted(_PATCHES), default=[])
+    parser.add_argument(
+        "--patch",
+        action="append",
+        choices=sorted(_PATCHES),
+        default=[],
+        help="run it with the patch for that library on, to see what that saves",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON, too")
     parser.add_argument("--html", metavar="FILE", help="write a page with a timeline, too")
     parser.add_argument("--top", metavar="N", type=int, help="print the N worst rows alone")
-    parser.add_argument("-m", dest="as_module", action="store_true", help="PROGRAM is a module")
-    parser.add_argument("program", metavar="SCRIPT")
-    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER)
+    parser.add_argument("-m", dest="as_module", action="store_true", help="SCRIPT is a module")
+    parser.add_argument("program", metavar="SCRIPT", help="what to run")
+    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args(argv)
     if options.top is not None and options.top < 1:
         parser.error(f"argument --top: {options.top} rows make no table, expected 1 or more")
+    for name in ("json", "html"):
+        file = getattr(options, name)
+        folder = os.path.dirname(os.path.abspath(file)) if file else os.curdir
+        if not os.access(folder, os.W_OK):
+            parser.error(f"argument --{name}: cannot write to {folder}")
     options.error = parser.error
     return options, options.args
 
