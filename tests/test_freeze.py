@@ -593,7 +593,7 @@ def test_S2_what_is_different_at_each_call_is_refused(f: Any) -> None:
     """Chance, the clock and the environment are refused however they are reached."""
     with pytest.raises(Refused) as caught:
         freeze(f)
-    assert caught.value.remedy == "read it outside, and pass the result"
+    assert caught.value.remedy == "read it outside, pass the result"
 
 
 def test_S1_the_same_code_in_other_globals_is_another_function() -> None:

@@ -81,7 +81,7 @@ MAX_TOKENS: Final = 20_000
 MAX_ARRAY_BYTES: Final = 4096
 
 OPERAND: Final = "pass it as an operand"
-READ_OUTSIDE: Final = "read it outside, and pass the result"
+READ_OUTSIDE: Final = "read it outside, pass the result"
 CHANCE: Final = "it returns something else at each call"
 MODULE_OPERAND: Final = "pass the module as an operand"
 DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"

@@ -39,7 +39,7 @@ def explain(callable: Any) -> Explanation:
           scale is a float: part of the key
         >>> print(fnintern.explain(lambda x: x + time.time()))
         <lambda>: not interned, built afresh on each call
-          time is a module: it returns something else at each call; read it outside, and pass the result
+          time is a module: it returns something else at each call; read it outside, pass the result
     """
     name = _name_of(callable)
     captures = []
