@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = run(rounds, number, _show)
         print("\n" + "\n".join(line.rstrip() for line in result.lines), flush=True)
         checks += result.checks
-    print("\nWhat was promised, by the medians:")
+    print("\nWhat is aimed at, by the medians:")
     print("\n".join(map(str, checks)))
     return 0
 

@@ -28,6 +28,7 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         return Result([f"A call of nnx.cond: not measured, {error}"], [])
 
     from fnintern import patch_flax
+    from fnintern.interned import By
 
     model, x = nnx.Linear(4, 4, rngs=nnx.Rngs(0)), jnp.ones(4)
     kernel, bias = model.kernel[...], model.bias[...]
@@ -50,8 +51,8 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
     def call(mode: dict[str, bool]) -> Any:
         return jax.block_until_ready(nnx.cond(True, up, down, model, x, **mode))
 
-    def patched(mode: dict[str, bool]) -> float:
-        with patch_flax():
+    def patched(by: By, mode: dict[str, bool]) -> float:
+        with patch_flax(by=by):
             call(mode)  # each patch has wrappers of its own, and traces them once
             return time_once("call(mode)", {"call": call, "mode": mode}, number)
 
@@ -64,15 +65,16 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         return time_once("call(mode)", {"call": call, "mode": mode}, few)
 
     lines = [
-        "A patched call of nnx.cond with the same functions, in calls of each rival: median "
-        "(quartiles).",
+        "A call of nnx.cond with the same functions, patched by object, in calls of each rival,",
+        "and patched by value (the default) in calls of by object: median (quartiles).",
         f"{'mode':20}{'jax.lax.cond':>20}{'flax, its memo':>20}{'flax, no memo':>26}"
-        f"{'patched, ms':>13}",
+        f"{'value / object':>20}{'by value, ms':>13}",
     ]
     checks = []
     for name, mode in MODES.items():
         rivals = {
-            "patched": functools.partial(patched, mode),
+            "patched": functools.partial(patched, "object", mode),
+            "by value": functools.partial(patched, "value", mode),
             "installed": functools.partial(installed, mode),
             "limit": functools.partial(time_once, "limit()", {"limit": limit}, number),
         }
@@ -80,13 +82,15 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         ours = seconds["patched"]
         ratio = ratios(ours, seconds["installed"])
         if memo and mode:
-            checks.append(Check(f"nnx.cond, {name}, patched / flax's memo", ratio.median, 1.1))
+            checks.append(Check(f"nnx.cond, {name}, by object / flax's memo", ratio.median, 1.1))
             cells = f"{ratio!s:>20}{'':26}"
         else:
             figures = f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
             cells = f"{'none':>20}{figures:>26}"
+        value = ratios(seconds["by value"], ours)
+        checks.append(Check(f"nnx.cond, {name}, by value / by object", value.median, 1.1))
         lines.append(
-            f"{name:20}{ratios(ours, seconds['limit'])!s:>20}{cells}"
-            f"{Spread.of(ours).median * 1e3:>13.3f}"
+            f"{name:20}{ratios(ours, seconds['limit'])!s:>20}{cells}{value!s:>20}"
+            f"{Spread.of(seconds['by value']).median * 1e3:>13.3f}"
         )
     return Result(lines, checks)

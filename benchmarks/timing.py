@@ -43,7 +43,7 @@ class Spread:
 
 @attrs.frozen
 class Check:
-    """A figure that was promised: ``what`` is at most ``bound``, or below it if ``strict``."""
+    """A figure that is aimed at: ``what`` is at most ``bound``, or below it if ``strict``."""
 
     what: str
     figure: float
@@ -58,7 +58,7 @@ class Check:
 
 @attrs.frozen
 class Result:
-    """The lines of a table, and the figures in it that were promised."""
+    """The lines of a table, and the figures in it that are aimed at."""
 
     lines: list[str]
     checks: list[Check]

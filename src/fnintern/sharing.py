@@ -21,6 +21,7 @@ from fnintern.captures import freeze
 from fnintern.forwards import FREED, Forward
 from fnintern.keys import Key, Marker
 from fnintern.lifetime import Entry
+from fnintern.shortcut import only_names
 
 __all__ = [
     "Changed",
@@ -101,7 +102,8 @@ class SharedForward(Forward):
         if type(function) is FunctionType:
             alike = {name: getattr(function, name) for name in _ALIKE}
             alike["__wrapped__"] = _ABSENT if "__wrapped__" not in function.__dict__ else None
-            if not (function.__defaults__ or function.__kwdefaults__ or function.__annotations__):
+            defaults = function.__defaults__ or function.__kwdefaults__
+            if not defaults and only_names(function):
                 alike["__signature__"] = inspect.signature(function)  # of nothing but names
             _SET(self, "_code", weakref.ref(function.__code__))
         _SET(self, "_alike", {name: x for name, x in alike.items() if x is not None})

@@ -9,7 +9,7 @@ from fnintern.code import CodeFacts
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, Key, Marker
 from fnintern.recognition import JITTED, is_pure_library, is_users
 
-__all__ = ["short_key"]
+__all__ = ["only_names", "short_key"]
 
 _CODE: Final = Marker.CODE
 _ModuleType: Final = types.ModuleType
@@ -39,12 +39,13 @@ def short_key(
         return None  # one of them is shadowed
     if function.__defaults__ is not None:
         values += function.__defaults__
-    if (
-        function.__kwdefaults__ is not None
-        or function.__name__ != code.co_name
-        or function.__annotations__
-    ):
+    if function.__kwdefaults__ is not None or function.__name__ != code.co_name:
         return None
+    annotations: Any = function.__annotations__
+    if annotations:
+        annotations = tuple(annotations.items())
+        if not only_names(function):
+            return None  # keyed by what they are, the long way
     attributes = function.__dict__
     if attributes and (len(attributes) > 1 or STORE_ATTRIBUTE not in attributes):
         return None
@@ -72,7 +73,14 @@ def short_key(
             # 0.0 == -0.0 and nan != nan: those go by their bits, the long way.
             if type(value) is float and (not value or value != value):
                 return None
+    if annotations:
+        return (_CODE, id(code), id(namespace), kinds, values, annotations), targets
     return (_CODE, id(code), id(namespace), kinds, values), targets
+
+
+def only_names(function: types.FunctionType) -> bool:
+    """Whether its annotations are text, as ``from __future__ import annotations`` makes them."""
+    return {str}.issuperset(map(type, function.__annotations__.values()))
 
 
 def _library_functions(
