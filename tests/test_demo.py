@@ -133,17 +133,6 @@ def test_command_line_hands_the_rest_on_unchanged(monkeypatch: pytest.MonkeyPatc
     assert got == [["--help", "--", "-x"]]
 
 
-def test_command_line_names_a_part_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A command that this release lacks is an error of one line, not a traceback."""
-    monkeypatch.setattr("fnintern.__main__.COMMANDS", {"later": ("fnintern.later", "to come")})
-    with pytest.raises(SystemExit) as caught:
-        main(["later"])
-    assert caught.value.code == 2
-    assert "no 'later' command (no module fnintern.later)" in capsys.readouterr().err
-
-
 def test_command_line_lists_its_commands() -> None:
     """``--help`` names all commands, and imports neither jax nor flax."""
     done = run("--help")

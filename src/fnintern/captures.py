@@ -305,11 +305,7 @@ class _Walk:
         if value.__dict__:
             self._attributes(value.__dict__, path)
         if not library:
-            for name, item in value.__annotations__.items():  # for what decorators make of them
-                if isinstance(item, type):
-                    self._target(name, item, path)
-                else:
-                    tokens += (name, repr(item))
+            self._annotations(value.__annotations__, path)
             tokens += (value.__qualname__, value.__doc__)
             if self.owner is None:
                 self.owner = value
@@ -321,9 +317,21 @@ class _Walk:
     def _attributes(self, namespace: dict[str, Any], path: str) -> None:
         # In their own order, which code may go by.
         for name, item in list(namespace.items()):
-            if name != STORE_ATTRIBUTE:
-                self.tokens.append(name)
+            if name == STORE_ATTRIBUTE:
+                continue
+            self.tokens.append(name)
+            if name == "__annotations__" and type(item) is dict:  # by functools.wraps
+                self._annotations(item, path)
+            else:
                 self.add(item, f"{path}.{name}")
+
+    def _annotations(self, annotations: dict[str, Any], path: str) -> None:
+        """What decorators may make something of; of a type's alias its text is enough."""
+        for name, item in annotations.items():
+            if isinstance(item, type):
+                self._target(name, item, path)
+            else:
+                self.tokens += (name, repr(item))
 
     def _cells(self, value: types.FunctionType, facts: CodeFacts, path: str) -> None:
         cells: tuple[types.CellType, ...] = value.__closure__ or ()
