@@ -258,7 +258,7 @@ class _Walk:
         code = value.__code__
         facts = facts_of(code)
         namespace = value.__globals__
-        library = facts.library or (facts.generated and is_library_code(code, namespace))
+        library = is_library_code(facts, namespace)
         # What a library's decorator made of a function of the user's has the user's name.
         if library and is_library_object(value):
             self._check_pure(value, path)

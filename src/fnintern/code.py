@@ -112,8 +112,6 @@ BUILTIN_NAMES: Final = frozenset(dir(builtins))
 
 _GLOBAL: Final = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _DEREF: Final = {"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
-#: What code writes is looked at as well: a trace that changes it is not to be left out.
-_STORE: Final = {"STORE_GLOBAL", "DELETE_GLOBAL"}
 _ATTRIBUTE: Final = {"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"}
 _SILENT: Final = {"PUSH_NULL", "NOP", "CACHE", "EXTENDED_ARG", "COPY_FREE_VARS"}
 
@@ -203,8 +201,6 @@ def _scan(
             root = global_chains.setdefault(instruction.argval, {})
         elif name in _DEREF:
             root = closure_chains.setdefault(instruction.argval, {})
-        elif name in _STORE:
-            global_chains.setdefault(instruction.argval, {})[()] = None
         elif name == "STORE_ATTR":
             attributes.add(instruction.argval)
         elif name in ("LOAD_CONST", "LOAD_SMALL_INT"):
@@ -232,10 +228,15 @@ def _is_library_path(path: str) -> bool:
     return path.startswith(("<frozen ", *_library_roots()))
 
 
-def is_library_code(code: types.CodeType, namespace: dict[str, Any]) -> bool:
-    """Whether generated code runs in the namespace of an installed library."""
+def is_library_code(facts: CodeFacts, namespace: dict[str, Any]) -> bool:
+    """Whether code with these facts, run in this namespace, belongs to an installed library."""
+    if not facts.generated:
+        return facts.library
+    # Made by exec: only the namespace can tell.
     module = sys.modules.get(str(namespace.get("__name__")))
-    return module is not None and vars(module) is namespace and is_library_module(module)
+    return facts.library or (
+        module is not None and vars(module) is namespace and is_library_module(module)
+    )
 
 
 #: Under the id of a module, with the weak reference that keeps it truthful.

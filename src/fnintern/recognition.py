@@ -75,9 +75,7 @@ def is_users(value: object) -> bool:
     """Whether ``value`` is a Python function of the user's, wherever it is held."""
     if type(value) is not types.FunctionType:
         return False
-    code = value.__code__
-    facts = facts_of(code)
-    return not (facts.library or (facts.generated and is_library_code(code, value.__globals__)))
+    return not is_library_code(facts_of(value.__code__), value.__globals__)
 
 
 def is_library_object(value: Any) -> bool:

@@ -97,7 +97,7 @@ class _Copier:
     def _function(self, value: types.FunctionType) -> Any:
         code, namespace = value.__code__, value.__globals__
         facts = facts_of(code)
-        library = facts.library or (facts.generated and is_library_code(code, namespace))
+        library = is_library_code(facts, namespace)
         if library and importable(value):
             return value
         closure = value.__closure__ or ()
