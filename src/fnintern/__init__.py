@@ -10,9 +10,20 @@ from fnintern.interned import cache_clear as cache_clear
 from fnintern.interned import cache_info as cache_info
 from fnintern.interned import interned as interned
 from fnintern.interner import CacheInfo as CacheInfo
+from fnintern.jitting import jit as jit
 from fnintern.patches import Patch as Patch
 from fnintern.patches import patch as patch
 from fnintern.patches import patch_flax as patch_flax
+from fnintern.patches import patch_jax as patch_jax
 from fnintern.retracing.report import Retrace as Retrace
 from fnintern.retracing.report import Retraces as Retraces
 from fnintern.retracing.report import retraces as retraces
+from fnintern.staged import staged as staged
+
+
+def __getattr__(name: str) -> object:
+    if name == "lax":  # imports jax
+        import importlib
+
+        return importlib.import_module("fnintern.lax")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

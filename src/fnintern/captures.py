@@ -673,12 +673,17 @@ class _Walk:
         elif not self._array(value, kind, path):
             self._foreign(value, kind, path)
 
+    def _leaf(self, value: Any, path: str) -> None:
+        self.tokens.append(Marker.LEAF)
+        self.leaves.append(value)
+
     def _array(self, value: Any, kind: type, path: str) -> bool:
         """Arrays of jax are leaves, small ones of numpy are part of the key."""
         jax = sys.modules.get("jax")
         if jax is not None and isinstance(value, getattr(jax, "Array", ())):
-            self.tokens.append(Marker.LEAF)
-            self.leaves.append(value)
+            self._leaf(value, path)
+            if kind.__module__.partition(".")[0] == "jaxlib":
+                _HANDLERS.setdefault(kind, _Walk._leaf)  # the usual one, the short way from now on
             return True
         numpy = sys.modules.get("numpy")
         if numpy is None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from fnintern.captures import freeze
 from fnintern.code import facts_of
+from fnintern.conversion import why_unconverted
 from fnintern.explanations import Capture, Explanation, Obstacle
 from fnintern.keys import Unkeyable, key_of
 
@@ -69,7 +70,7 @@ def explain(callable: Any) -> Explanation:
         )
     else:
         keyed_by = "the value of all its captures"
-    return Explanation(name, True, keyed_by, (), tuple(captures))
+    return Explanation(name, True, keyed_by, (), tuple(captures), why_unconverted(frozen))
 
 
 def _by_object(value: Any) -> str:

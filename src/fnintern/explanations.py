@@ -63,6 +63,7 @@ class Explanation:
         keyed_by: how, in one phrase. Where ``by="value"`` refuses, how ``by="object"`` would.
         obstacles: what stands in the way; empty where nothing does.
         captures: what the callable sees at first sight.
+        unconverted: why staged operations run it as it is, where they have found that out.
     """
 
     subject: str
@@ -70,11 +71,14 @@ class Explanation:
     keyed_by: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     captures: tuple[Capture, ...] = ()
+    unconverted: Obstacle | None = None
 
     def __str__(self) -> str:
         if self.interned:
             lines = [f"{self.subject}: interned, keyed by {self.keyed_by}"]
             lines += [f"  {capture}" for capture in self.captures]
+            if self.unconverted is not None:
+                lines.append(f"  staged operations run it as it is: {self.unconverted}")
         else:
             lines = [f"{self.subject}: not interned, built afresh on each call"]
             lines += [f"  {obstacle}" for obstacle in self.obstacles]

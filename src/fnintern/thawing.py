@@ -2,8 +2,7 @@
 
 What :func:`fnintern.captures.freeze` has split, this puts together again: a copy of the function
 with cells, namespaces and containers of its own, in which each captured array is replaced. Calling
-the copy changes nothing that the user holds. It is what closure conversion stands on; nothing else
-uses it. Never imports jax or flax.
+the copy changes nothing that the user holds. Never imports jax or flax.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ from typing import Any, Final
 
 from fnintern.captures import Frozen, Refused
 from fnintern.code import facts_of, is_library_code, is_library_module
+from fnintern.declarations import is_stateless
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
+from fnintern.recognition import is_users
 
 __all__ = ["thaw"]
 
@@ -77,7 +78,7 @@ class _Copier:
             self.replaced.add(number)
             return self._replacements[number]
         kind = type(value)
-        if kind in ATOMIC or kind is float or isinstance(value, type):
+        if kind in ATOMIC or kind is float or isinstance(value, type) or is_stateless(value):
             return value
         if number in self._copies:
             return self._copies[number][1]
@@ -144,11 +145,10 @@ class _Copier:
         copy = types.ModuleType(value.__name__, value.__doc__)
         self._met(value, copy)
         for name, item in list(vars(value).items()):
-            # What code reads off a module is not known here; arrays are all that may differ.
-            found = self._replacements.get(id(item))
-            if found is not None:
-                self.replaced.add(id(item))
-            vars(copy)[name] = item if found is None else found
+            # What code reads off a module is not known here: arrays may differ, and what
+            # functions read.
+            copied = id(item) in self._replacements or is_users(item)
+            vars(copy)[name] = self.copy(item) if copied else item
         return copy
 
     def _method(self, value: types.MethodType) -> Any:
@@ -203,6 +203,8 @@ class _Copier:
         plain = new is object.__new__ or issubclass(kind, _CONTAINERS)
         if not plain or (type(namespace) is not dict and not slots):
             return value
+        if hasattr(kind, "__del__"):
+            raise Refused("f", value, "the end of a copy of it would do something (__del__)")
         content = [base for base in _CONTAINERS if issubclass(kind, base)]
         copy: Any = content[0].__new__(kind) if content else object.__new__(kind)
         self._met(value, copy)

@@ -1,0 +1,434 @@
+"""Closure conversion: a higher-order call becomes one jitted function of all it reads (S1, S3).
+
+What the functions in a call *are* (:func:`fnintern.captures.freeze`) finds the program; the arrays
+they capture are passed in as operands, and inside the trace :func:`fnintern.thawing.thaw` rebuilds
+the functions around them. So nothing captured becomes a constant of a cached program: nothing goes
+stale, and nothing is kept alive. A call that cannot be carried across runs as without fnintern.
+Imports jax and numpy when the first call is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from fnintern.captures import Frozen, Refused, freeze
+from fnintern.code import is_library_module
+from fnintern.explanations import Obstacle
+from fnintern.interner import CacheInfo
+from fnintern.keys import Key, Marker, Unkeyable
+from fnintern.lifetime import Entry
+from fnintern.recognition import JITTED
+from fnintern.stores import Token, store_of
+from fnintern.thawing import thaw
+
+__all__ = ["Conversion", "Parameters", "why_unconverted"]
+
+#: How an argument, or a leaf of one, gets into the program.
+_OPERAND: Final = Marker.LEAF
+_FROZEN: Final = Marker.OBJECT
+
+#: Programs kept for each piece of code (L3).
+_MAXSIZE: Final = 128
+
+
+@attrs.frozen
+class Parameters:
+    """Which arguments of an operation are special, each by its position and by its name.
+
+    Attributes:
+        static: needed as Python values.
+        donated: their buffers may be used for results.
+        functions: whether functions are looked for among the others.
+    """
+
+    static: frozenset[int | str] = frozenset()
+    donated: frozenset[int | str] = frozenset()
+    functions: bool = True
+
+
+class Conversion:
+    """The programs of one operation.
+
+    Args:
+        op: what is traced: a function of functions and arrays.
+        parameters: which of its arguments are special.
+        options: for ``jax.jit``.
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        parameters: Parameters = Parameters(),
+        options: Mapping[str, Any] = types.MappingProxyType({}),
+    ) -> None:
+        self.op = op
+        self.parameters = parameters
+        self.options = options
+        self.cache_clear()
+        _all.add(self)
+
+    def cache_info(self) -> CacheInfo:
+        return CacheInfo(
+            self._hits, self._misses, self._bypassed, len(self._programs), self._programs.maxsize
+        )
+
+    def cache_clear(self) -> None:
+        self._programs = Token(_MAXSIZE)
+        self._unfit = Token(_MAXSIZE)
+        self._hits = self._misses = self._bypassed = 0
+
+    def run(
+        self, unconverted: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Makes the call by its program; by ``unconverted`` where it cannot be carried across."""
+        call, hit = self._find(args, kwargs)
+        if call is None:
+            self._bypassed += 1
+            return unconverted(*args, **kwargs)
+        try:
+            result = call.run()
+        except BaseException as error:
+            if not call.failed_before_running(error):
+                raise
+            reason = _reason_for(error)
+        else:
+            if hit:
+                self._hits += 1
+            else:
+                self._misses += 1
+            if call.hidden is not None:
+                call.entry.discard()
+                self._remember(call.frozen, call.hidden)
+            return result
+        # Outside of the handler: what is raised now has nothing to do with that error.
+        self._bypassed += 1
+        if not hit:
+            call.entry.discard()
+        result = unconverted(*args, **kwargs)
+        call.entry.discard()
+        self._remember(call.frozen, reason)
+        return result
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Call | None, bool]:
+        """The call with its program, and whether the program was there."""
+        call = _Call(self.op)
+        try:
+            call.take(args, kwargs, self.parameters)
+            if not call.values:
+                return None, False  # nothing to identify it by
+            call.freeze()
+            frozen = call.frozen
+            key = (self._programs.mark, *call.spec, _FROZEN, *call.aliases, *frozen.key)
+            owner = frozen.owner.__code__ if frozen.owner is not None else None
+            store = store_of(owner) if owner is not None else self._programs.constants
+            entry = store.entries.get(key)
+        except Exception:  # refused, or code of the user's that reading ran into failed
+            return None, False
+        if entry is not None:
+            if entry.matches(frozen.targets):
+                call.entry = entry
+                return call, True
+            entry.discard()
+        if self.why_not(frozen) is not None or call.keeps_arrays():
+            return None, False
+        name = getattr(self.op, "__name__", "staged")
+        entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
+        call.entry = self._programs.install(store, key, entry)
+        return call, False
+
+    def why_not(self, frozen: Frozen) -> Obstacle | None:
+        """What made a call of functions of this code run unconverted, if one did."""
+        key, codes = self._unfit_key(frozen)
+        entry = store_of(codes[0]).entries.get(key) if codes else None
+        return entry.wrapper if entry is not None and entry.matches(codes) else None
+
+    def _remember(self, frozen: Frozen, reason: Obstacle) -> None:
+        """Notes that functions of this code are not to be converted again."""
+        key, codes = self._unfit_key(frozen)
+        if codes:
+            self._unfit.install(store_of(codes[0]), key, Entry(reason, codes, codes[0], ()))
+
+    def _unfit_key(self, frozen: Frozen) -> tuple[Key, list[Any]]:
+        codes = [target for target in frozen.targets if type(target) is types.CodeType]
+        return (self._unfit.mark, *map(id, codes)), codes
+
+
+def why_unconverted(frozen: Frozen) -> Obstacle | None:
+    """What made any operation run unconverted for functions of this code, if one did."""
+    reasons = (conversion.why_not(frozen) for conversion in list(_all))
+    return next((reason for reason in reasons if reason is not None), None)
+
+
+_all: weakref.WeakSet[Conversion] = weakref.WeakSet()
+
+_under_way = threading.local()
+
+
+def _program(name: str, donated: list[int], options: Mapping[str, Any]) -> Any:
+    import jax
+
+    def run(leaves: list[Any], *operands: Any) -> Any:
+        # Called by JAX within the call that it traces for; the program itself holds no function.
+        return _under_way.call.trace(leaves, operands)
+
+    run.__name__ = run.__qualname__ = name
+    return jax.jit(run, donate_argnums=tuple(donated), **options)
+
+
+class _Changed(Exception):
+    """The first trace of a function changed something that it captures."""
+
+
+def _reason_for(error: BaseException) -> Obstacle:
+    if isinstance(error, _Changed):
+        return Obstacle(
+            "f", "function", "its trace changed what it captures", "return the value instead"
+        )
+    if isinstance(error, Refused):
+        return Obstacle(error.path, error.type_name, error.reason, error.remedy)
+    lines = str(error).splitlines() or [""]
+    return Obstacle(
+        "f",
+        "function",
+        f"it failed with its captured arrays as operands ({type(error).__name__}: {lines[0]})",
+        "capture as Python or NumPy values what it needs as such",
+    )
+
+
+class _Call:
+    """One converted call: its arguments taken apart, and put together again inside the trace."""
+
+    __slots__ = (
+        "_before", "_failed", "_jax", "_numpy", "_places", "_traced", "aliases", "donated", "entry",
+        "frozen", "hidden", "leaves", "op", "operands", "spec", "values",
+    )  # fmt: skip
+
+    frozen: Frozen
+    entry: Entry
+
+    def __init__(self, op: Callable[..., Any]) -> None:
+        import jax
+        import numpy
+
+        self._jax: Any = jax
+        self._numpy: Any = numpy
+        self.op = op
+        #: How each argument is put together, and the name of each that was given by name.
+        self.spec: list[Any] = []
+        self.operands: list[Any] = []
+        #: The positions of donated operands in the program.
+        self.donated: list[int] = []
+        #: Functions, and whatever else is part of the key.
+        self.values: list[Any] = []
+        #: The arrays that the values hold, each once, and which of them stands at which place.
+        self.leaves: list[Any] = []
+        self._places: list[int] = []
+        self.aliases: tuple[int, ...] = ()
+        #: Why the program must not be used again, if it must not.
+        self.hidden: Obstacle | None = None
+        self._traced = False
+        self._failed = False
+        self._before: set[int] = set()
+
+    def take(self, args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters) -> None:
+        """Takes the arguments apart.
+
+        Raises:
+            Refused: one is neither function nor array, where only these are taken.
+        """
+        static, donated = parameters.static, parameters.donated
+        for i, value in enumerate(args):
+            self._take(value, i in static, i in donated, parameters.functions or not i)
+        for name, value in kwargs.items():
+            self.spec.append(name)
+            self._take(value, name in static, name in donated, parameters.functions)
+
+    def _take(self, value: Any, static: bool, donated: bool, functions: bool) -> None:
+        if static:
+            value = self._as_python(value)
+            if not isinstance(value, self._jax.Array):  # a tracer
+                self.spec.append(_FROZEN)
+                self.values.append(value)
+                return
+        elif functions and type(value) is types.FunctionType:
+            self.spec.append(_FROZEN)
+            self.values.append(value)
+            return
+        first = len(self.operands)
+        if isinstance(value, self._jax.Array):
+            self.spec.append(_OPERAND)
+            self.operands.append(value)
+        else:
+            tree = self._jax.tree_util
+            leaves, structure = tree.tree_flatten(value, is_leaf=callable if functions else None)
+            kinds = []
+            for leaf in leaves:
+                if self._is_operand(leaf):
+                    kinds.append(_OPERAND)
+                    self.operands.append(leaf)
+                elif functions:
+                    kinds.append(_FROZEN)
+                    self.values.append(leaf)
+                else:
+                    raise Refused("argument", leaf, "it is no array")
+            self.spec.append((structure, *kinds))
+        if donated:
+            self.donated += range(1 + first, 1 + len(self.operands))
+
+    def _as_python(self, value: Any) -> Any:
+        """A static argument as a Python value, or the tracer that it is."""
+        jax = self._jax
+        if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+            return value
+        if value.ndim:
+            raise Refused("argument", value, "a static argument holds an array")
+        # The operation would read it.
+        return value.item() if value.weak_type else self._numpy.asarray(value)[()]
+
+    def _is_operand(self, leaf: Any) -> bool:
+        return type(leaf) in (int, float, bool, complex) or isinstance(
+            leaf, self._jax.Array | self._numpy.ndarray | self._numpy.generic
+        )
+
+    def freeze(self) -> None:
+        """Finds what identifies the call, and each captured array once, whoever holds it."""
+        self.frozen = freeze(*self.values, names=_names(len(self.values)))
+        leaves = self.frozen.leaves
+        if len(leaves) < 2:
+            self.leaves, self._places = leaves, [0] * len(leaves)
+            return
+        number: dict[int, int] = {}
+        for leaf in leaves:
+            place = number.setdefault(id(leaf), len(number))
+            if place == len(self.leaves):
+                self.leaves.append(leaf)
+            self._places.append(place)
+        if len(number) < len(leaves):
+            self.aliases = tuple(self._places)
+
+    def keeps_arrays(self) -> bool:
+        """Whether the data of a pytree's node holds an array, or cannot be read: the program would
+        keep it."""
+        try:
+            return any(freeze(part[0]).leaves for part in self.spec if type(part) is tuple)
+        except Unkeyable:
+            return True
+
+    def run(self) -> Any:
+        outer = getattr(_under_way, "call", None)
+        _under_way.call = self
+        try:
+            program = self.entry.wrapper
+            result = program(self.leaves, *self.operands)
+            if self._traced:
+                self._look_for_hidden(program)
+        finally:
+            _under_way.call = outer
+        return result
+
+    def failed_before_running(self, error: BaseException) -> bool:
+        """Whether nothing has been computed yet, so that the call can be made another way."""
+        if not isinstance(error, Exception):
+            return False
+        return self._failed or not isinstance(error, self._jax.errors.JaxRuntimeError)
+
+    def trace(self, leaves: list[Any], operands: tuple[Any, ...]) -> Any:
+        """Makes the call where JAX traces it, with tracers in the place of arrays."""
+        self._before = {id(array) for array in self._jax.live_arrays()}
+        self._traced = self._failed = True
+        values = thaw(self.values, self.frozen, [leaves[place] for place in self._places])
+        names = _names(len(values))
+        before = freeze(*values, names=names)
+        args, kwargs = self._put_together(iter(values), iter(operands))
+        result = self.op(*args, **kwargs)
+        try:
+            after = freeze(*values, names=names)
+        except Refused:
+            raise _Changed from None
+        if after.key != before.key or list(map(id, after.leaves)) != list(map(id, before.leaves)):
+            raise _Changed
+        self._failed = False
+        return result
+
+    def _put_together(
+        self, values: Iterator[Any], operands: Iterator[Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        name = None
+        for part in self.spec:
+            if type(part) is str:
+                name = part
+                continue
+            if type(part) is tuple:
+                leaves = [next(operands if kind is _OPERAND else values) for kind in part[1:]]
+                value = self._jax.tree_util.tree_unflatten(part[0], leaves)
+            else:
+                value = next(operands if part is _OPERAND else values)
+            if name is None:
+                args.append(value)
+            else:
+                kwargs[name] = value
+        return args, kwargs
+
+    def _look_for_hidden(self, program: Any) -> None:
+        """Sees to it that no program is used again that has taken in an array which no capture
+        shows: it may be another one by then. The result at hand is that of a fresh trace."""
+        jaxpr = program.trace(self.leaves, *self.operands).jaxpr
+        hidden = [
+            array
+            for array in _constants(jaxpr)
+            if isinstance(array, self._jax.Array) and id(array) in self._before
+        ]
+        if hidden:
+            expected = {id(leaf) for leaf in _taken_as_cached(self.frozen)}
+            hidden = [a for a in hidden if id(a) not in expected and not _is_a_librarys(a)]
+        if hidden:
+            reason = "its trace reads an array that no capture shows"
+            self.hidden = Obstacle("f", "function", reason, "capture the array, or pass it")
+
+
+@functools.lru_cache(maxsize=64)
+def _names(count: int) -> tuple[str, ...]:
+    return ("f",) * count
+
+
+def _constants(jaxpr: Any) -> Iterator[Any]:
+    """What a jaxpr holds from outside, but for what jitted functions in it do."""
+    yield from getattr(jaxpr, "consts", ())
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield from (var.val for var in equation.invars if hasattr(var, "val"))
+        if equation.primitive.name in ("jit", "pjit"):
+            continue
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(part, "eqns"):
+                    yield from _constants(part)
+
+
+def _taken_as_cached(frozen: Frozen) -> Iterator[Any]:
+    """The arrays of jitted functions, which JAX takes as they were when it traced those."""
+    for target in frozen.targets:
+        if type(target).__name__ in JITTED:
+            try:
+                yield from freeze(target.__wrapped__).leaves
+            except Exception:  # refused: then its arrays are not known
+                continue
+
+
+def _is_a_librarys(array: Any) -> bool:
+    """Whether a module of a library holds the array, as a constant of its own."""
+    return any(
+        item is array
+        for module in list(sys.modules.values())
+        if isinstance(module, types.ModuleType) and is_library_module(module)
+        for item in list(vars(module).values())
+    )

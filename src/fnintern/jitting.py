@@ -1,0 +1,166 @@
+"""``fnintern.jit``: ``jax.jit`` of a function that is made again at each call.
+
+Imports jax when it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from fnintern.captures import freeze
+from fnintern.conversion import Conversion, Parameters
+from fnintern.declarations import keyed
+from fnintern.keys import Identity, Key
+
+__all__ = ["Jitted", "jit"]
+
+
+def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """``jax.jit`` for functions that are made again at each call: they share one program.
+
+    For ``jit(lambda x: w * x)(x)``, ``jit(partial(f, 2))(x)`` or ``jit(grad(f))(x)`` inside of a
+    function. Equal functions are found by value, and the arrays that they capture are operands. So
+    unlike with ``jax.jit`` the captures are those of the call, not of the first trace. A function
+    that is made once is better given to ``jax.jit``, whose calls cost less.
+
+    Args:
+        fun: the function; without one, a decorator is returned.
+        **options: those of ``jax.jit``.
+
+    Returns:
+        A function that is called like that of ``jax.jit``, and has its ``lower``, ``trace`` and
+        ``eval_shape``. A call that cannot be converted is one of ``jax.jit(fun, **options)``.
+
+    Raises:
+        TypeError: as ``jax.jit`` does.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fnintern
+        >>> def step(w, x):
+        ...     return fnintern.jit(jax.grad(lambda x: (w * x) ** 2))(x)
+        >>> float(step(jnp.float32(2.0), 1.0)), float(step(jnp.float32(3.0), 1.0))
+        (8.0, 18.0)
+    """
+    if fun is None:
+        return functools.partial(jit, **options)
+    return Jitted(fun, options)
+
+
+class Jitted:
+    """A function as :func:`jit` returns it."""
+
+    def __init__(self, fun: Callable[..., Any], options: dict[str, Any]) -> None:
+        import jax
+
+        #: What ``jax.jit`` makes of the function, for calls that are not converted.
+        self._plain: Any = jax.jit(fun, **options)
+        self._options = options
+        functools.update_wrapper(self, fun, updated=())
+        self.__wrapped__: Callable[..., Any] = fun
+        self._conversion = _conversion_for(fun, options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from fnintern.eager import is_eager
+
+        if self._conversion is None or not is_eager():
+            return self._plain(*args, **kwargs)
+        return self._conversion.run(self._unconverted, (self.__wrapped__, *args), kwargs)
+
+    def _unconverted(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
+        self._conversion = None  # nor will the next call be
+        return self._plain(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<fnintern.jit of {self.__wrapped__!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_plain":  # not yet set, in a copy under way
+            raise AttributeError(name)
+        return getattr(self._plain, name)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.__wrapped__, self._options)
+
+
+def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Jitted:
+    return Jitted(fun, options)
+
+
+keyed(Jitted, lambda jitted: (Identity(Jitted), jitted.__wrapped__, jitted._options))
+
+
+def _apply(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return fun(*args, **kwargs)
+
+
+#: Options -> conversion. Options are constants of the source, so there are few.
+_conversions: dict[Key, Conversion] = {}
+
+#: Options that the program of a converted call gets as they are.
+_PASSED_ON: Final = frozenset({"keep_unused", "inline", "out_shardings", "compiler_options"})
+_SPECIAL: Final = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
+
+
+def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conversion | None:
+    """The programs of all functions with these options; None where calls cannot be converted."""
+    if not options.keys() <= _PASSED_ON.union(_SPECIAL):
+        return None
+    special = {name: _as_tuple(options.get(name)) for name in _SPECIAL}
+    try:
+        positions = _positions(fun) if any(special.values()) else []
+    except (TypeError, ValueError):  # no signature
+        return None
+    parameters = Parameters(
+        static=_places(special["static_argnums"] + special["static_argnames"], positions),
+        donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
+        functions=False,
+    )
+    passed_on = {name: value for name, value in options.items() if name in _PASSED_ON}
+    try:
+        frozen = freeze(passed_on, names=("options",))
+    except Exception:
+        return None
+    if frozen.leaves or frozen.owner is not None:
+        return None
+    key = (parameters.static, parameters.donated, *frozen.key)
+    found = _conversions.get(key)
+    if found is None:
+        found = _conversions.setdefault(key, Conversion(_apply, parameters, passed_on))
+    return found
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int | str) else tuple(value)
+
+
+def _positions(fun: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(fun).parameters.values())
+
+
+def _places(
+    chosen: tuple[int | str, ...], parameters: list[inspect.Parameter]
+) -> frozenset[int | str]:
+    """Chosen parameters by position among a call's arguments, after the function, and by name.
+
+    As for ``jax.jit``, one that is named is meant by position too, and the other way round.
+    """
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    places: set[int | str] = set()
+    for item in chosen:
+        if isinstance(item, str):
+            places.add(item)
+            places.update(1 + i for i, name in enumerate(names) if name == item)
+        else:
+            number = item + len(parameters) if item < 0 else item
+            places.add(1 + number)
+            places.update(names[number : number + 1])
+    return frozenset(places)

@@ -1,0 +1,73 @@
+"""``jax.lax``'s operations on functions, staged: ``from fnintern import lax``.
+
+Each has the signature and the meaning of its namesake, and compiles once for what its functions
+are; see :func:`fnintern.staged`. Imports jax.
+
+Example:
+    >>> import jax.numpy as jnp
+    >>> from fnintern import lax
+    >>> def clipped(x, limit):
+    ...     return lax.cond(x > limit, lambda: limit, lambda: x)
+    >>> [float(clipped(jnp.float32(x), jnp.float32(2.0))) for x in (1.0, 3.0)]
+    [1.0, 2.0]
+    >>> lax.cond.cache_info().misses
+    1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import jax
+
+from fnintern.staged import Staged
+
+__all__ = [
+    "associative_scan", "cond", "custom_linear_solve", "custom_root", "fori_loop", "map", "reduce",
+    "scan", "switch", "while_loop",
+]  # fmt: skip
+
+#: Operation -> its parameters that it needs as Python values. With the bounds of fori_loop among
+#: them it is a scan, which can be differentiated in reverse.
+STATIC: Final[dict[str, tuple[str, ...]]] = {
+    "cond": (),
+    "switch": (),
+    "while_loop": (),
+    "fori_loop": ("lower", "upper", "unroll"),
+    "scan": ("length", "reverse", "unroll", "_split_transpose"),
+    "map": ("batch_size",),
+    "associative_scan": ("reverse", "axis"),
+    "reduce": ("dimensions", "out_sharding"),
+    "custom_root": ("has_aux",),
+    "custom_linear_solve": ("symmetric", "has_aux"),
+}
+
+
+def stage(name: str, op: Callable[..., Any]) -> Staged:
+    """The operation of ``jax.lax`` of this name, staged."""
+    return Staged(op, STATIC[name], aside=_one_branch if name == "switch" else None)
+
+
+def _one_branch(index: Any = None, branches: Any = (), *operands: Any, **kwargs: Any) -> bool:
+    """Of one branch, ``switch`` returns what it returns, whatever that is."""
+    return len(branches) < 2
+
+
+if TYPE_CHECKING:
+    from jax.lax import associative_scan as associative_scan
+    from jax.lax import cond as cond
+    from jax.lax import custom_linear_solve as custom_linear_solve
+    from jax.lax import custom_root as custom_root
+    from jax.lax import fori_loop as fori_loop
+    from jax.lax import map as map
+    from jax.lax import reduce as reduce
+    from jax.lax import scan as scan
+    from jax.lax import switch as switch
+    from jax.lax import while_loop as while_loop
+else:
+    for _name in STATIC:
+        _op = getattr(jax.lax, _name)
+        if isinstance(_op, Staged):  # patch_jax() is in force
+            _op = _op.__wrapped__
+        globals()[_name] = stage(_name, _op)

@@ -1,0 +1,57 @@
+"""``patch_jax``: the operations of ``jax.lax`` on functions, staged for every library."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import types
+from typing import Any, Final
+
+from fnintern.patches.patching import Patch, Site, apply
+
+__all__ = ["patch_jax"]
+
+#: Where code looks the operations up. The second is where jax's own code does, such as jax.scipy.
+MODULES: Final = ("jax.lax", "jax._src.lax")
+
+
+def patch_jax() -> Patch:
+    """Makes eager calls of ``jax.lax``'s control flow compile once for the same functions.
+
+    It replaces ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``, ``map``,
+    ``associative_scan``, ``reduce``, ``custom_root`` and ``custom_linear_solve`` in ``jax.lax``,
+    and where ``jax.scipy`` looks them up: libraries profit unchanged. Code that ran
+    ``from jax.lax import scan`` before keeps the original.
+
+    Returns:
+        The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
+        force the same call returns the same patch.
+
+    Raises:
+        ImportError: jax is not installed.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fnintern
+        >>> with fnintern.patch_jax():
+        ...     for w in (1.0, 2.0, 3.0):
+        ...         w = jnp.float32(w)
+        ...         _ = jax.lax.map(lambda x: w * x, jnp.arange(3.0))
+        ...     print(jax.lax.map.cache_info().misses)
+        1
+    """
+    lax = importlib.import_module("fnintern.lax")
+
+    @functools.cache
+    def stage(name: str, op: Any) -> Any:
+        return lax.stage(name, op)
+
+    sites = []
+    for module_name in MODULES:
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            if module_name == MODULES[0]:
+                raise
+            module = types.ModuleType(module_name)  # all its names are reported as absent
+        sites += [Site(module, name, functools.partial(stage, name)) for name in lax.STATIC]
+    return apply("jax", sites)

@@ -1,0 +1,137 @@
+"""``fnintern.staged``: a higher-order function that compiles once for what its functions are.
+
+The face of :mod:`fnintern.conversion`. Imports jax when the first call is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+from fnintern.conversion import Conversion, Parameters
+from fnintern.declarations import keyed
+from fnintern.interner import CacheInfo
+from fnintern.keys import Identity
+
+__all__ = ["Staged", "staged"]
+
+Op = TypeVar("Op", bound=Callable[..., Any])
+
+
+def staged(op: Op, *, static_argnames: str | Sequence[str] = ()) -> Op:
+    """Makes a higher-order function compile once for what its functions are.
+
+    Args:
+        op: a function of functions and arrays that JAX can trace, such as ``jax.lax.scan``.
+        static_argnames: its parameters that it needs as Python values. They stay what they are,
+            and each set of them has a program of its own.
+
+    Returns:
+        The same function, for eager calls: functions among the arguments (also in containers, in
+        partials and bound) are compared by value, the arrays that they capture are passed to a
+        jitted function at each call, and so is every other argument. It has ``cache_info()``,
+        ``cache_clear()`` and ``__wrapped__``. Inside ``jit``, and in a mode such as
+        ``jax.disable_jit()``, it calls ``op``; and so it does where a function sees what cannot be
+        carried across, or changes it (``fnintern.explain`` says what), or needs a captured array
+        as a Python value.
+
+    Raises:
+        TypeError: ``op`` is not callable.
+        ValueError: ``op`` has no parameter of a name in ``static_argnames``.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fnintern
+        >>> scan = fnintern.staged(jax.lax.scan, static_argnames=("length", "reverse", "unroll"))
+        >>> def total(weight, xs):
+        ...     return scan(lambda carry, x: (carry + weight * x, None), 0.0, xs)[0]
+        >>> float(total(jnp.float32(2.0), jnp.ones(3))), float(total(jnp.float32(3.0), jnp.ones(3)))
+        (6.0, 9.0)
+        >>> scan.cache_info()
+        CacheInfo(hits=1, misses=1, bypassed=0, currsize=1, maxsize=128)
+    """
+    if not callable(op):
+        raise TypeError(f"staged expects a function of functions, got {op!r}")
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    return cast(Op, Staged(op, names))
+
+
+class Staged:
+    """A higher-order function whose eager calls are converted; made by :func:`staged`.
+
+    Args:
+        op: the function.
+        static: names of its static parameters.
+        aside: says of the arguments of a call whether it is to run as it is.
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        static: tuple[str, ...] = (),
+        *,
+        aside: Callable[..., bool] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, op, updated=())
+        self.__qualname__: str = getattr(op, "__qualname__", type(op).__qualname__)
+        self.__wrapped__: Callable[..., Any] = op
+        self._static = static
+        self._aside = aside
+        self._conversion = Conversion(op, Parameters(static=_places(op, static)))
+
+    def __repr__(self) -> str:
+        return f"<staged {self.__wrapped__!r}>"
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        # By name where it has taken the place of the function, as functions do.
+        module = sys.modules.get(self.__module__)
+        if getattr(module, self.__qualname__, None) is self:
+            return self.__qualname__
+        return Staged, (self.__wrapped__, self._static)
+
+    def cache_info(self) -> CacheInfo:
+        """Counts of eager calls: hits, misses, those that ran as ``op``; programs; their bound."""
+        return self._conversion.cache_info()
+
+    def cache_clear(self) -> None:
+        """Forgets all programs, and what was found unfit for conversion."""
+        self._conversion.cache_clear()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from fnintern.eager import is_eager
+
+        op = self.__wrapped__
+        if not is_eager() or (self._aside is not None and self._aside(*args, **kwargs)):
+            return op(*args, **kwargs)
+        return self._conversion.run(op, args, kwargs)
+
+
+# A function that captures a staged operation sees what it wraps.
+keyed(Staged, lambda op: (Identity(op.__wrapped__), op._static))
+
+
+def _places(op: Callable[..., Any], static: tuple[str, ...]) -> frozenset[int | str]:
+    """The static parameters by name, and by position where they may be given so."""
+    if not static:
+        return frozenset()
+    parameters = list(inspect.signature(op).parameters.values())
+    names = [parameter.name for parameter in parameters]
+    for name in static:
+        if name not in names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            raise ValueError(
+                f"static_argnames names {name!r}, which is no parameter of {op!r}; "
+                f"it has {', '.join(names)}"
+            )
+    places = {
+        i
+        for i, parameter in enumerate(parameters)
+        if parameter.name in static
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+    return frozenset(places) | frozenset(static)
