@@ -65,8 +65,11 @@ from fnintern.recognition import (
     is_library_object,
     is_linen,
     is_protocol,
+    is_readable_state,
     is_reference_state,
+    is_trace_state,
     is_users,
+    namespace_of,
     slots_of,
 )
 from fnintern.shortcut import short_key
@@ -138,12 +141,14 @@ class Refused(Unkeyable):
         self.remedy = remedy
 
 
-def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
+def freeze(*values: Any, names: tuple[str, ...] = ("f",), references: bool = False) -> Frozen:
     """Splits all that functions can see into a key and leaves.
 
     Args:
         *values: functions, and whatever else is to be part of the key.
         names: what to call the values in the path of a refused capture.
+        references: whether modules and variables of ``flax.nnx`` are read like any object. What
+            was found counts for this moment only, since they may change at any time.
 
     Returns:
         The key, its targets and the leaves.
@@ -160,6 +165,7 @@ def freeze(*values: Any, names: tuple[str, ...] = ("f",)) -> Frozen:
         False
     """
     walk = _Walk()
+    walk.references = references
     try:
         for value, name in zip(values, names, strict=True):
             walk.add(value, name)
@@ -183,6 +189,7 @@ class _Walk:
     leaves: list[Any]
     owner: Any = None
     depth = 0
+    references = False
     #: Attribute names that any code met so far loads, and the classes of the user's that they may
     #: be loaded from.
     attributes: tuple[frozenset[str], ...] = ()
@@ -715,7 +722,7 @@ class _Walk:
         if root in ("jax", "jaxlib") and kind.__name__ in JITTED:
             # A trace of what calls it takes it as it is cached, and so does a fresh one.
             self._target(Marker.CALLABLE, value, path)
-        elif is_reference_state(value):
+        elif is_reference_state(value) and not (self.references and is_readable_state(value)):
             raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
         elif callable(value) and is_library_object(value):
             self._check_pure(value, path)
@@ -728,6 +735,8 @@ class _Walk:
             self.tokens += (Marker.OBJECT, Identity(value))
         elif root == "jax" and issubclass(kind, contextlib.ContextDecorator):  # meshes are unique
             self._target(Marker.OBJECT, value, path)
+        elif is_trace_state(kind):
+            self.tokens.append(value.is_valid())  # all that flax asks it
         else:
             self._object(value, kind, path)
 
@@ -743,8 +752,8 @@ class _Walk:
         self._deeper(value, path)
         if base is not None:
             self.add(content_of(value, base), path)
-        namespace = getattr(value, "__dict__", None)
-        if type(namespace) is dict:
+        namespace = namespace_of(value)
+        if namespace is not None:
             if "_id" in namespace and is_linen(value):  # a number to each object
                 namespace = {name: item for name, item in namespace.items() if name != "_id"}
             self.tokens.append(len(namespace))
@@ -752,7 +761,7 @@ class _Walk:
         for name in slots_of(kind):
             self.tokens.append(name)
             try:
-                item = getattr(value, name)
+                item = object.__getattribute__(value, name)
             except AttributeError:
                 self.tokens.append(_EMPTY)
             else:

@@ -300,7 +300,7 @@ class _Call:
 
     def freeze(self) -> None:
         """Finds what identifies the call, and each captured array once, whoever holds it."""
-        self.frozen = freeze(*self.values, names=_names(len(self.values)))
+        self.frozen = _freeze(self.values)
         leaves = self.frozen.leaves
         if len(leaves) < 2:
             self.leaves, self._places = leaves, [0] * len(leaves)
@@ -345,12 +345,11 @@ class _Call:
         self._before = {id(array) for array in self._jax.live_arrays()}
         self._traced = self._failed = True
         values = thaw(self.values, self.frozen, [leaves[place] for place in self._places])
-        names = _names(len(values))
-        before = freeze(*values, names=names)
+        before = _freeze(values)
         args, kwargs = self._put_together(iter(values), iter(operands))
         result = self.op(*args, **kwargs)
         try:
-            after = freeze(*values, names=names)
+            after = _freeze(values)
         except Refused:
             raise _Changed from None
         if after.key != before.key or list(map(id, after.leaves)) != list(map(id, before.leaves)):
@@ -394,6 +393,10 @@ class _Call:
         if hidden:
             reason = "its trace reads an array that no capture shows"
             self.hidden = Obstacle("f", "function", reason, "capture the array, or pass it")
+
+
+def _freeze(values: list[Any]) -> Frozen:
+    return freeze(*values, names=_names(len(values)), references=True)
 
 
 @functools.lru_cache(maxsize=64)

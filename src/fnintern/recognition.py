@@ -21,7 +21,8 @@ from fnintern.keys import importable
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
     "hides_state", "is_attrs_repr", "is_library_class", "is_library_object", "is_linen",
-    "is_protocol", "is_pure_library", "is_reference_state", "is_users", "slots_of",
+    "is_protocol", "is_pure_library", "is_readable_state", "is_reference_state", "is_trace_state",
+    "is_users", "namespace_of", "slots_of",
 ]  # fmt: skip
 
 #: Modules whose functions return something else at each call.
@@ -114,6 +115,20 @@ _REFERENCE_STATE: Final = (
 )
 
 
+def is_readable_state(value: Any) -> bool:
+    """Whether it is a module or a variable of ``flax.nnx`` that holds its state in attributes."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is None or not isinstance(value, nnx.Pytree | nnx.Variable | nnx.State):
+        return False
+    return not isinstance(value, nnx.Variable) or "_raw_value" in slots_of(type(value))
+
+
+def is_trace_state(kind: type) -> bool:
+    """Whether instances say of a variable of ``flax.nnx`` in which trace it was made."""
+    tracers = sys.modules.get("flax.nnx.tracers")
+    return tracers is not None and kind is getattr(tracers, "TraceState", None)
+
+
 def content_of(value: Any, base: Any) -> Any:
     """What the builtin part of an instance holds, whatever its class says when it is asked."""
     if base is dict:
@@ -132,6 +147,15 @@ def content_of(value: Any, base: Any) -> Any:
 def is_linen(value: Any) -> bool:
     linen = sys.modules.get("flax.linen")
     return linen is not None and isinstance(value, getattr(linen, "Module", ()))
+
+
+def namespace_of(value: Any) -> dict[str, Any] | None:
+    """The instance's own attributes, whatever its class would answer."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
 
 
 def slots_of(kind: type) -> list[str]:

@@ -17,7 +17,7 @@ from fnintern.captures import Frozen, Refused
 from fnintern.code import facts_of, is_library_code, is_library_module
 from fnintern.declarations import is_stateless
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
-from fnintern.recognition import is_users
+from fnintern.recognition import is_trace_state, is_users, namespace_of, slots_of
 
 __all__ = ["thaw"]
 
@@ -192,16 +192,13 @@ class _Copier:
 
     def _instance(self, value: Any, kind: type) -> Any:
         """An instance of a Python class, attribute by attribute; anything else is a constant."""
-        namespace = getattr(value, "__dict__", None)
-        slots = [
-            name
-            for base in kind.__mro__
-            for name, member in vars(base).items()
-            if isinstance(member, types.MemberDescriptorType)
-        ]
+        if is_trace_state(kind):
+            return value  # as in a fresh trace: what was made outside is not to be changed inside
+        namespace = namespace_of(value)
+        slots = slots_of(kind)
         new: Any = kind.__new__
         plain = new is object.__new__ or issubclass(kind, _CONTAINERS)
-        if not plain or (type(namespace) is not dict and not slots):
+        if not plain or (namespace is None and not slots):
             return value
         if hasattr(kind, "__del__"):
             raise Refused("f", value, "the end of a copy of it would do something (__del__)")
@@ -213,10 +210,15 @@ class _Copier:
         elif content:
             list.extend(copy, map(self.copy, list.__iter__(value)))
         for name in slots:
-            if hasattr(value, name):
-                object.__setattr__(copy, name, self.copy(getattr(value, name)))
-        if type(namespace) is dict:
-            copy.__dict__.update({name: self.copy(item) for name, item in namespace.items()})
+            try:
+                item = object.__getattribute__(value, name)
+            except AttributeError:
+                continue
+            object.__setattr__(copy, name, self.copy(item))
+        if namespace is not None:
+            object.__getattribute__(copy, "__dict__").update(
+                {name: self.copy(item) for name, item in namespace.items()}
+            )
         return copy
 
 
