@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.ambient import ambient_key
 from fnintern.captures import Frozen, Refused, freeze
 from fnintern.code import is_library_module
 from fnintern.explanations import Obstacle
@@ -126,7 +127,8 @@ class Conversion:
                 return None, False  # nothing to identify it by
             call.freeze()
             frozen = call.frozen
-            key = (self._programs.mark, *call.spec, _FROZEN, *call.aliases, *frozen.key)
+            situation = (*call.aliases, *ambient_key())
+            key = (self._programs.mark, *call.spec, _FROZEN, *situation, *frozen.key)
             owner = frozen.owner.__code__ if frozen.owner is not None else None
             store = store_of(owner) if owner is not None else self._programs.constants
             entry = store.entries.get(key)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from fnintern.ambient import flax_settings
 from fnintern.interned import By
 from fnintern.keys import Key
 from fnintern.operations import Handle, Operation
@@ -82,7 +82,7 @@ def patch_flax(*, by: By = "value") -> Patch:
             "patch_flax() needs flax, which could not be imported "
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
-    settings = _settings()
+    settings = flax_settings()
     intern = intern_attribute(by, transient=True, context=settings)
     replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
     sites = [
@@ -118,42 +118,6 @@ def _without_memo(memo: Any) -> Any:
         return wrapper_type(f, graph=graph)
 
     return _get_cached_wrapper
-
-
-def _settings() -> Callable[[], Key]:
-    """Reads what a trace reads of flax, and jax does not have in its key."""
-    variablelib = sys.modules["flax.nnx.variablelib"]
-    graphlib = sys.modules["flax.nnx.graphlib"]
-    readers = [
-        setting.current_value
-        for setting in (
-            getattr(graphlib, "set_graph_mode", None),
-            getattr(graphlib, "set_graph_updates", None),
-            getattr(variablelib, "use_eager_sharding", None),
-        )
-        if setting is not None
-    ]
-    variables = getattr(variablelib, "VARIABLE_CONTEXT", None)
-    axis_rules = getattr(sys.modules.get("flax.core.spmd"), "get_logical_axis_rules", tuple)
-    config = getattr(sys.modules["flax.configurations"].config, "_values", {})
-
-    def read() -> Key:
-        hijax = getattr(variables, "variable_hijax_stack", None)
-        ref = getattr(variables, "variable_ref_stack", None)
-        rules: Any = axis_rules()
-        linen = sys.modules.get("flax.linen.module")
-        interceptors = getattr(linen, "_global_interceptor_stack", None)
-        return (
-            *[value() for value in readers],
-            hijax[-1] if hijax else None,
-            ref[-1] if ref else None,
-            repr(rules) if rules else None,
-            # A method interceptor may do anything: nothing is equal to this.
-            object() if interceptors else None,
-            *config.values(),
-        )
-
-    return read
 
 
 class _Overlay(types.ModuleType):
