@@ -723,3 +723,25 @@ def test_S1_each_state_has_its_own_key_or_is_refused(make: states.State) -> None
             assert now != before
         before = now
         del frozen
+
+
+def test_s1_an_interned_wrapper_is_what_it_wraps() -> None:
+    """A stand-in inside a wrapper counts as the callable that it stands for."""
+
+    class Model:
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+        def call(self, x: float) -> float:
+            return self.scale * x
+
+    @fnintern.interned
+    def wrap(f: Any) -> Any:
+        return lambda x: f(x)
+
+    one, two, again = Model(1.0), Model(2.0), Model(1.0)
+    keys = [freeze(wrap(model.call)).key for model in (one, two, again)]
+    assert keys[0] != keys[1]
+    assert keys[0] == keys[2]
+    one.scale = 2.0
+    assert freeze(wrap(one.call)).key == keys[1]

@@ -42,6 +42,7 @@ from fnintern.code import (
     is_library_module,
 )
 from fnintern.declarations import is_stateless, key_function
+from fnintern.forwards import Forward, callable_of
 from fnintern.keys import (
     ATOMIC,
     STORE_ATTRIBUTE,
@@ -657,6 +658,10 @@ class _Walk:
 
     def _other(self, value: Any, kind: type, path: str) -> None:
         """What has no handler by its exact type."""
+        if issubclass(kind, Forward):  # what it stands for is what counts
+            self.tokens.append(Marker.CALLABLE)
+            self.add(callable_of(value), path)
+            return
         key = key_function(kind)
         if key is not None:
             self.tokens.append(Marker.OBJECT)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from fnintern.keys import STORE_ATTRIBUTE
 
-__all__ = ["FREED", "Forward", "hold", "strengthen", "weaken"]
+__all__ = ["FREED", "Forward", "callable_of", "hold", "strengthen", "weaken"]
 
 _FunctionType: Final = types.FunctionType
 
@@ -41,7 +41,7 @@ class Forward:
         return targets[0](*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
-        target = _callable_of(self)
+        target = callable_of(self)
         if name == "__reduce_ex__":
             # Unpickles to the callable itself, also where fnintern is not installed.
             return lambda protocol: (operator.itemgetter(0), ((target,),))
@@ -58,10 +58,10 @@ class Forward:
         return getattr(target, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(_callable_of(self), name, value)
+        setattr(callable_of(self), name, value)
 
     def __repr__(self) -> str:
-        return repr(_callable_of(self))
+        return repr(callable_of(self))
 
     def _callable(self) -> Any:
         targets = _targets_of(self)
@@ -105,7 +105,8 @@ def _targets_of(forward: Forward) -> tuple[Any, ...]:
 # An instance's attributes are those of its callable: what is the forward's own goes by the class.
 
 
-def _callable_of(forward: Forward) -> Any:
+def callable_of(forward: Forward) -> Any:
+    """What the forward stands for now."""
     return type(forward)._callable(forward)
 
 

@@ -44,9 +44,15 @@ STATIC: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def stage(name: str, op: Callable[..., Any]) -> Staged:
-    """The operation of ``jax.lax`` of this name, staged."""
-    return Staged(op, STATIC[name], aside=_one_branch if name == "switch" else None)
+def stage(name: str, op: Callable[..., Any], *, traced: Callable[..., Any] | None = None) -> Staged:
+    """The operation of ``jax.lax`` of this name, staged; see :class:`fnintern.staged.Staged`."""
+    aside = _one_branch if name == "switch" else None
+    return Staged(op, STATIC[name], aside=aside, traced=traced)
+
+
+def original(op: Callable[..., Any]) -> Callable[..., Any]:
+    """What is under an operation that ``patch_jax()`` has staged."""
+    return op.__wrapped__ if isinstance(op, Staged) else op
 
 
 def _one_branch(index: Any = None, branches: Any = (), *operands: Any, **kwargs: Any) -> bool:
@@ -67,7 +73,4 @@ if TYPE_CHECKING:
     from jax.lax import while_loop as while_loop
 else:
     for _name in STATIC:
-        _op = getattr(jax.lax, _name)
-        if isinstance(_op, Staged):  # patch_jax() is in force
-            _op = _op.__wrapped__
-        globals()[_name] = stage(_name, _op)
+        globals()[_name] = stage(_name, original(getattr(jax.lax, _name)))

@@ -66,6 +66,7 @@ class Staged:
         op: the function.
         static: names of its static parameters.
         aside: says of the arguments of a call whether it is to run as it is.
+        traced: what a converted call traces, where that is not ``op``.
     """
 
     def __init__(
@@ -74,13 +75,14 @@ class Staged:
         static: tuple[str, ...] = (),
         *,
         aside: Callable[..., bool] | None = None,
+        traced: Callable[..., Any] | None = None,
     ) -> None:
         functools.update_wrapper(self, op, updated=())
         self.__qualname__: str = getattr(op, "__qualname__", type(op).__qualname__)
         self.__wrapped__: Callable[..., Any] = op
         self._static = static
         self._aside = aside
-        self._conversion = Conversion(op, Parameters(static=_places(op, static)))
+        self._conversion = Conversion(traced or op, Parameters(static=_places(op, static)))
 
     def __repr__(self) -> str:
         return f"<staged {self.__wrapped__!r}>"

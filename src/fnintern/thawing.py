@@ -16,6 +16,7 @@ from typing import Any, Final
 from fnintern.captures import Frozen, Refused
 from fnintern.code import facts_of, is_library_code, is_library_module
 from fnintern.declarations import is_stateless
+from fnintern.forwards import Forward, callable_of
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
 from fnintern.recognition import is_trace_state, is_users, namespace_of, slots_of
 
@@ -82,6 +83,8 @@ class _Copier:
             return value
         if number in self._copies:
             return self._copies[number][1]
+        if issubclass(kind, Forward):
+            return self.copy(callable_of(value))
         copier = _COPIERS.get(kind)
         if copier is not None:
             return copier(self, value)

@@ -34,15 +34,22 @@ TRANSIENT: Final = (
     ("iteration", "ForiLoopBodyFn", "all"),
 )
 
-#: Operations of jax to which flax hands a wrapper that somebody may hold, and call later:
-#: module of flax.nnx.transforms, what its code calls, whether the result is held.
+#: Operations of jax to which flax hands its wrappers: module of flax.nnx.transforms, what its code
+#: calls, and what becomes of the result. One that is "held" may be called later; one that is
+#: "immediate" calls its function at once. Both share what they traced by the value of the function.
+#: One that is "converted" is closure-converted, so that it traces once also for functions that
+#: capture arrays and modules.
 OPERATIONS: Final = (
-    ("compilation", "jit", True),  # jit, jit_partial
-    ("iteration", "pmap", True),
-    ("iteration", "lax.scan", False),  # scan, and what is built on it (RNN)
-    ("autodiff", "checkpoint", True),  # remat
-    ("transforms", "eval_shape", False),
-    ("transforms", "make_jaxpr", True),
+    ("compilation", "jit", "held"),  # jit, jit_partial
+    ("iteration", "pmap", "held"),
+    ("iteration", "lax.scan", "converted"),  # scan, and what is built on it (RNN)
+    ("iteration", "lax.while_loop", "converted"),
+    ("iteration", "lax.fori_loop", "converted"),
+    ("autodiff", "checkpoint", "held"),  # remat
+    ("transforms", "eval_shape", "immediate"),
+    ("transforms", "make_jaxpr", "held"),
+    ("transforms", "lax.cond", "converted"),
+    ("transforms", "lax.switch", "converted"),
 )
 
 #: flax's own memo, which keeps every function alive and goes stale (since 0.12.9). Its callers
@@ -91,7 +98,7 @@ def patch_flax(*, by: By = "value") -> Patch:
     sites += [Site(_transforms(module), name, _without_memo) for module, name in MEMOS]
     if by == "value":
         for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
-            names = {name: held for where, name, held in OPERATIONS if where == module}
+            names = {name: kind for where, name, kind in OPERATIONS if where == module}
             sites.append(Site(_transforms(module), "jax", _overlay(names, settings)))
     return apply(("flax", by), sites)
 
@@ -131,16 +138,21 @@ class _Overlay(types.ModuleType):
         return getattr(self.__dict__["_module"], name)
 
 
-def _overlay(names: dict[str, bool], settings: Callable[[], Key]) -> Callable[[Any], Any]:
+def _overlay(names: dict[str, str], settings: Callable[[], Key]) -> Callable[[Any], Any]:
     """How to replace ``jax`` in a module of flax: by the same, with some operations shared."""
 
     def replace(jax: types.ModuleType) -> types.ModuleType:
         top: dict[str, Any] = {}
         nested: dict[str, dict[str, Any]] = {}
-        for name, held in names.items():
+        for name, kind in names.items():
             path, _, last = name.rpartition(".")
             module = getattr(jax, path) if path else jax
-            made = (_held if held else _immediate)(module, last, settings)
+            if kind == "held":
+                made: Any = _held(module, last, settings)
+            elif kind == "immediate":
+                made = _immediate(module, last, settings)
+            else:
+                made = _converted(module, last, settings)
             (nested.setdefault(path, {}) if path else top)[last] = made
         for path, inner in nested.items():
             top[path] = _Overlay(getattr(jax, path), inner)
@@ -161,6 +173,19 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
         return Handle(operation, function, make(function, *args, **kwargs), args, kwargs)
 
     return apply_operation
+
+
+def _converted(
+    module: types.ModuleType, name: str, settings: Callable[[], Key]
+) -> Callable[..., Any]:
+    """An operation of jax.lax, staged. The wrappers that are not interned, those of ``scan``, are
+    shared where the call is not converted."""
+    from fnintern import lax
+
+    op = lax.original(getattr(module, name))
+    if name == "scan":
+        return lax.stage(name, functools.wraps(op)(_immediate(module, name, settings)), traced=op)
+    return lax.stage(name, op)
 
 
 def _immediate(
