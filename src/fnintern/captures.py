@@ -75,7 +75,7 @@ from fnintern.recognition import (
 )
 from fnintern.shortcut import short_key
 
-__all__ = ["Frozen", "Refused", "freeze"]
+__all__ = ["Frozen", "References", "Refused", "freeze"]
 
 #: How deep captures may nest before freezing gives up.
 MAX_DEPTH: Final = 40
@@ -104,6 +104,17 @@ _EMPTY: Final = Marker.EMPTY
 _MISSING: Final = object()
 #: The code of every function made by ``functools.singledispatch``.
 _DISPATCH: Final[object] = getattr(functools.singledispatch(lambda x: x), "__code__", None)
+
+
+class References(enum.Enum):
+    """What becomes of modules and variables of ``flax.nnx``."""
+
+    #: The key is to outlive the moment.
+    REFUSED = "refused"
+    #: They are read like any object; what is found counts for this moment.
+    READ = "read"
+    #: They are leaves themselves, and not looked into.
+    LEAVES = "leaves"
 
 
 class Frozen:
@@ -142,14 +153,18 @@ class Refused(Unkeyable):
         self.remedy = remedy
 
 
-def freeze(*values: Any, names: tuple[str, ...] = ("f",), references: bool = False) -> Frozen:
+def freeze(
+    *values: Any,
+    names: tuple[str, ...] = ("f",),
+    references: References = References.REFUSED,
+) -> Frozen:
     """Splits all that functions can see into a key and leaves.
 
     Args:
         *values: functions, and whatever else is to be part of the key.
         names: what to call the values in the path of a refused capture.
-        references: whether modules and variables of ``flax.nnx`` are read like any object. What
-            was found counts for this moment only, since they may change at any time.
+        references: what becomes of modules and variables of ``flax.nnx``, which may change at
+            any time.
 
     Returns:
         The key, its targets and the leaves.
@@ -190,7 +205,7 @@ class _Walk:
     leaves: list[Any]
     owner: Any = None
     depth = 0
-    references = False
+    references = References.REFUSED
     #: Attribute names that any code met so far loads, and the classes of the user's that they may
     #: be loaded from.
     attributes: tuple[frozenset[str], ...] = ()
@@ -727,8 +742,13 @@ class _Walk:
         if root in ("jax", "jaxlib") and kind.__name__ in JITTED:
             # A trace of what calls it takes it as it is cached, and so does a fresh one.
             self._target(Marker.CALLABLE, value, path)
-        elif is_reference_state(value) and not (self.references and is_readable_state(value)):
-            raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
+        elif is_reference_state(value):
+            if self.references is References.REFUSED or not is_readable_state(value):
+                raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
+            if self.references is References.LEAVES:
+                self._leaf(value, path)
+            else:
+                self._object(value, kind, path)
         elif callable(value) and is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)  # jax.nn.relu, jnp.add

@@ -15,12 +15,12 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
 from fnintern.ambient import ambient_key
-from fnintern.captures import Frozen, Refused, freeze
+from fnintern.captures import Frozen, References, Refused, freeze
 from fnintern.code import is_library_module
 from fnintern.explanations import Obstacle
 from fnintern.interner import CacheInfo
@@ -30,7 +30,9 @@ from fnintern.recognition import JITTED
 from fnintern.stores import Token, store_of
 from fnintern.thawing import thaw
 
-__all__ = ["Conversion", "Parameters", "why_unconverted"]
+__all__ = ["CodeNotes", "Conversion", "Parameters", "why_unconverted"]
+
+T = TypeVar("T")
 
 #: How an argument, or a leaf of one, gets into the program.
 _OPERAND: Final = Marker.LEAF
@@ -53,6 +55,30 @@ class Parameters:
     static: frozenset[int | str] = frozenset()
     donated: frozenset[int | str] = frozenset()
     functions: bool = True
+
+
+class CodeNotes(Generic[T]):
+    """What was found out about functions, by their code: what they capture may differ."""
+
+    def __init__(self) -> None:
+        self._token = Token(_MAXSIZE)
+
+    def __bool__(self) -> bool:
+        return len(self._token) > 0
+
+    def note(self, frozen: Frozen, found: T) -> None:
+        key, codes = self._key(frozen)
+        if codes:
+            self._token.install(store_of(codes[0]), key, Entry(found, codes, codes[0], ()))
+
+    def of(self, frozen: Frozen) -> T | None:
+        key, codes = self._key(frozen)
+        entry = store_of(codes[0]).entries.get(key) if codes else None
+        return entry.wrapper if entry is not None and entry.matches(codes) else None
+
+    def _key(self, frozen: Frozen) -> tuple[Key, list[Any]]:
+        codes = [target for target in frozen.targets if type(target) is types.CodeType]
+        return (self._token.mark, *map(id, codes)), codes
 
 
 class Conversion:
@@ -83,7 +109,7 @@ class Conversion:
 
     def cache_clear(self) -> None:
         self._programs = Token(_MAXSIZE)
-        self._unfit = Token(_MAXSIZE)
+        self._unfit: CodeNotes[Obstacle] = CodeNotes()
         self._hits = self._misses = self._bypassed = 0
 
     def run(
@@ -107,7 +133,7 @@ class Conversion:
                 self._misses += 1
             if call.hidden is not None:
                 call.entry.discard()
-                self._remember(call.frozen, call.hidden)
+                self._unfit.note(call.frozen, call.hidden)
             return result
         # Outside of the handler: what is raised now has nothing to do with that error.
         self._bypassed += 1
@@ -115,7 +141,7 @@ class Conversion:
             call.entry.discard()
         result = unconverted(*args, **kwargs)
         call.entry.discard()
-        self._remember(call.frozen, reason)
+        self._unfit.note(call.frozen, reason)
         return result
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Call | None, bool]:
@@ -148,19 +174,7 @@ class Conversion:
 
     def why_not(self, frozen: Frozen) -> Obstacle | None:
         """What made a call of functions of this code run unconverted, if one did."""
-        key, codes = self._unfit_key(frozen)
-        entry = store_of(codes[0]).entries.get(key) if codes else None
-        return entry.wrapper if entry is not None and entry.matches(codes) else None
-
-    def _remember(self, frozen: Frozen, reason: Obstacle) -> None:
-        """Notes that functions of this code are not to be converted again."""
-        key, codes = self._unfit_key(frozen)
-        if codes:
-            self._unfit.install(store_of(codes[0]), key, Entry(reason, codes, codes[0], ()))
-
-    def _unfit_key(self, frozen: Frozen) -> tuple[Key, list[Any]]:
-        codes = [target for target in frozen.targets if type(target) is types.CodeType]
-        return (self._unfit.mark, *map(id, codes)), codes
+        return self._unfit.of(frozen)
 
 
 def why_unconverted(frozen: Frozen) -> Obstacle | None:
@@ -398,7 +412,7 @@ class _Call:
 
 
 def _freeze(values: list[Any]) -> Frozen:
-    return freeze(*values, names=_names(len(values)), references=True)
+    return freeze(*values, names=_names(len(values)), references=References.READ)
 
 
 @functools.lru_cache(maxsize=64)

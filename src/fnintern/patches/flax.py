@@ -17,6 +17,7 @@ from fnintern.ambient import flax_settings
 from fnintern.interned import By
 from fnintern.keys import Key
 from fnintern.operations import Handle, Operation
+from fnintern.patches.flax_state import TRANSFORMS, passing_state
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
 
 __all__ = ["patch_flax"]
@@ -100,6 +101,8 @@ def patch_flax(*, by: By = "value") -> Patch:
         for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
             names = {name: kind for where, name, kind in OPERATIONS if where == module}
             sites.append(Site(_transforms(module), "jax", _overlay(names, settings)))
+        nnx = importlib.import_module("flax.nnx")
+        sites += [Site(nnx, name, functools.partial(passing_state, name)) for name in TRANSFORMS]
     return apply(("flax", by), sites)
 
 
