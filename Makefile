@@ -2,6 +2,7 @@
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
 #   make flax-tests   flax's own tests without and with the patch, compared
+#   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
 #   make bench   a hit of interned against other memos; the call of nnx.cond
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
@@ -21,7 +22,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests coverage bench lint ruff format mypy clean
+.PHONY: demo test flax-tests new-wrappers coverage bench lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -32,6 +33,9 @@ test: $(stamp)-test
 
 flax-tests: $(stamp)-flaxtests
 	$(python) tests/flax_suite/run.py $(ARGS)
+
+new-wrappers: $(stamp)-test
+	$(python) -m pytest tests/test_new_wrappers.py $(ARGS)
 
 coverage: $(stamp)-test
 	$(python) -m benchmarks.coverage $(ARGS)
