@@ -152,8 +152,8 @@ def patch_flax(*, by: By = "value") -> Patch:
             ``jax.jit`` does, and covers what a transform makes and drops within one call.
 
     Returns:
-        The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
-        force the same call returns the same patch.
+        The patch, which is in force, and is a context manager with ``revert()`` and ``report``.
+        While it is in force the same call returns the same patch.
 
     Raises:
         ImportError: flax is not installed.
