@@ -4,6 +4,7 @@
 #   make flax-tests   flax's own tests without and with the patch, compared
 #   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
 #   make bench   a hit of interned against other memos; the call of nnx.cond
+#   make docs    the documentation, as a site in docs/_build/html
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -22,7 +23,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests new-wrappers coverage bench lint ruff format mypy clean
+.PHONY: demo test flax-tests new-wrappers coverage bench docs lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -43,6 +44,12 @@ coverage: $(stamp)-test
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
 
+# Warnings are errors: a broken link, a name that no docstring has. Nothing is fetched.
+docs: $(stamp)-docs
+	rm -rf docs/_build
+	$(python) -m sphinx -W --keep-going -n -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo 'Built docs/_build/html/index.html'
+
 lint: ruff format mypy
 
 ruff: $(stamp)-dev
@@ -55,7 +62,7 @@ mypy: $(stamp)-dev
 	$(python) -m mypy --strict src tests benchmarks
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) docs/_build
 
 $(stamp)-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
