@@ -36,6 +36,7 @@ autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_admonition_for_examples = False
+napoleon_use_ivar = True
 napoleon_use_rtype = False
 
 html_theme = "furo"
