@@ -2,6 +2,7 @@
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
 #   make flax-tests   flax's own tests without and with the patch, compared
+#   make libraries   what programs over other JAX libraries trace, and what helps
 #   make bench   a hit of interned against other memos; the call of nnx.cond
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
@@ -21,7 +22,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests coverage bench lint ruff format mypy clean
+.PHONY: demo test flax-tests coverage libraries bench lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -35,6 +36,9 @@ flax-tests: $(stamp)-flaxtests
 
 coverage: $(stamp)-test
 	$(python) -m benchmarks.coverage $(ARGS)
+
+libraries: $(stamp)-libraries
+	$(python) -m benchmarks.libraries $(ARGS)
 
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
