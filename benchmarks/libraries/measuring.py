@@ -76,14 +76,13 @@ def _around(program: Program, variant: str) -> AbstractContextManager[Any]:
 
 
 def count(program: Program, variant: str) -> Count:
-    """Counts one program in this process, with empty caches to begin with.
+    """Counts one program in this process.
 
     The calls before counting warm up what the program keeps; each call has other numbers.
     """
     import jax
     from jax._src import test_util
 
-    jax.clear_caches()
     with warnings.catch_warnings(), _around(program, variant):
         warnings.simplefilter("ignore")
         call = program.build(variant == "recipe")
@@ -121,12 +120,15 @@ CHILD = "import sys; from benchmarks.libraries.measuring import run; run(*sys.ar
 
 def run(library: str, variant: str, output: str) -> None:
     """In the process of its own: counts the programs of one library."""
+    import jax
+
     found = {}
     for program in programs():
         if program.library != library or missing(program):
             continue
         if variant == "recipe" and not program.recipe:
             continue
+        jax.clear_caches()  # so that no program helps the next
         try:
             found[program.id] = count(program, variant)
         except Exception as error:
