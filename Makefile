@@ -3,6 +3,7 @@
 #   make test    the tests
 #   make flax-tests   flax's own tests without and with the patch, compared
 #   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
+#   make libraries   what programs over other JAX libraries trace, and what helps
 #   make bench   a hit of interned against other memos; the call of nnx.cond
 #   make docs    the documentation, as a site in docs/_build/html
 #   make dist    wheel and source distribution, built, checked and tested; all tests with ARGS=--all
@@ -24,7 +25,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests new-wrappers coverage bench docs dist lint ruff format mypy clean
+.PHONY: demo test flax-tests new-wrappers coverage libraries bench docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -41,6 +42,9 @@ new-wrappers: $(stamp)-test
 
 coverage: $(stamp)-test
 	$(python) -m benchmarks.coverage $(ARGS)
+
+libraries: $(stamp)-libraries
+	$(python) -m benchmarks.libraries $(ARGS)
 
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
