@@ -63,14 +63,14 @@ class Jitted:
         self.__wrapped__: Callable[..., Any] = fun
         self._conversion = _conversion_for(fun, options)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         from fnintern.eager import is_eager
 
         if self._conversion is None or not is_eager():
             return self._plain(*args, **kwargs)
         return self._conversion.run(self._unconverted, (self.__wrapped__, *args), kwargs)
 
-    def _unconverted(self, fun: Any, *args: Any, **kwargs: Any) -> Any:
+    def _unconverted(self, fun: Any, /, *args: Any, **kwargs: Any) -> Any:
         self._conversion = None  # nor will the next call be
         return self._plain(*args, **kwargs)
 
@@ -96,7 +96,7 @@ def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Jitted:
 keyed(Jitted, lambda jitted: (Identity(Jitted), jitted.__wrapped__, jitted._options))
 
 
-def _apply(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _apply(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return fun(*args, **kwargs)
 
 

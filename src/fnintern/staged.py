@@ -105,7 +105,7 @@ class Staged:
         """Forgets all programs, and what was found unfit for conversion."""
         self._conversion.cache_clear()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         from fnintern.eager import is_eager
 
         op = self.__wrapped__
