@@ -23,7 +23,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(collections|types|typing|attrs|os|argparse|pytest)\..*"),
     ("py:(class|exc|func|obj|data)", r"[a-zA-Z]+"),
-    ("py:(class|obj)", r"fnintern\..*\.[PRT]"),  # type variables
+    ("py:(class|obj)", r"fnintern\..*\.(P|R|T|Op)"),  # type variables
 ]
 
 myst_enable_extensions = ["colon_fence", "deflist"]

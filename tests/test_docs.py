@@ -29,6 +29,9 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 
+#: Pages whose examples are run by tests of their own, which know what each section needs.
+ELSEWHERE = {"recipes.md": "test_recipes.py"}
+
 #: Pages that would say little without their examples: how many there are at least.
 EXAMPLES = {"README.md": 8, "limits.md": 40}
 
@@ -96,8 +99,11 @@ def run_doctests(page: str, found: list[Block]) -> doctest.DocTestRunner:
     return runner
 
 
+EXAMPLE_PAGES = [page for page in pages_with("python") if page.name not in ELSEWHERE]
+
+
 @pytest.mark.usefixtures("_as_it_was")
-@pytest.mark.parametrize("page", pages_with("python"), ids=ids(pages_with("python")))
+@pytest.mark.parametrize("page", EXAMPLE_PAGES, ids=ids(EXAMPLE_PAGES))
 def test_examples_run_as_shown(page: Path) -> None:
     found = [block for block in blocks(page.read_text()) if is_doctest(block)]
     runner = run_doctests(str(page.relative_to(ROOT)), found)
@@ -175,6 +181,12 @@ def test_commands_print_what_is_shown(page: Path) -> None:
                 timeout=300,
             )
             assert comparable(done.stdout) == comparable(expected), done.stdout
+
+
+@pytest.mark.parametrize(("page", "tests"), ELSEWHERE.items())
+def test_pages_that_are_run_elsewhere_are(page: str, tests: str) -> None:
+    assert (DOCS / page).exists()
+    assert page in (Path(__file__).parent / tests).read_text()
 
 
 def test_readme_shows_python_early() -> None:

@@ -107,21 +107,12 @@ NOT_PATCHED: Final = (
         "_graph_updates_scan _simple_scan transform_metadata",
         "what it returns stays with the caller",
     ),
-    (
-        "transforms.iteration",
-        "jax.lax.while_loop jax.lax.fori_loop jax.eval_shape",
-        "is given wrappers that are in TRANSIENT",
-    ),
+    ("transforms.iteration", "jax.eval_shape", "is given a wrapper that is in TRANSIENT"),
     (
         "transforms.iteration",
         "_SIMPLE_WHILE_LOOP_COND_FN_CACHE _SIMPLE_WHILE_LOOP_BODY_FN_CACHE "
         "_SIMPLE_FORI_LOOP_BODY_FN_CACHE",
         "filled by _get_cached_wrapper alone, which is in MEMOS",
-    ),
-    (
-        "transforms.transforms",
-        "jax.lax.cond jax.lax.switch",
-        "is given wrappers that are in TRANSIENT",
     ),
     (
         "transforms.transforms",
