@@ -20,9 +20,9 @@ from fnintern.keys import importable
 
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
-    "hides_state", "is_attrs_repr", "is_library_class", "is_library_object", "is_linen",
-    "is_protocol", "is_pure_library", "is_readable_state", "is_reference_state", "is_trace_state",
-    "is_users", "namespace_of", "slots_of",
+    "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_library_class",
+    "is_library_object", "is_linen", "is_protocol", "is_pure_library", "is_readable_state",
+    "is_reference_state", "is_trace_state", "is_users", "namespace_of", "slots_of",
 ]  # fmt: skip
 
 #: Modules whose functions return something else at each call.
@@ -83,6 +83,12 @@ def is_library_object(value: Any) -> bool:
     """Whether an installed library holds ``value`` under its own name, like its functions."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module is not None and is_library_module(module) and importable(value)
+
+
+def is_held_by_its_module(value: Any) -> bool:
+    """Whether the module of its class holds an instance under a name, as a constant of its own."""
+    module = sys.modules.get(type(value).__module__)
+    return module is not None and any(item is value for item in list(vars(module).values()))
 
 
 def has_value_equality(kind: type) -> bool:
