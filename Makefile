@@ -2,7 +2,11 @@
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
 #   make flax-tests   flax's own tests without and with the patch, compared
+#   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
+#   make libraries   what programs over other JAX libraries trace, and what helps
 #   make bench   a hit of interned against other memos; the call of nnx.cond
+#   make docs    the documentation, as a site in docs/_build/html
+#   make dist    wheel and source distribution, built, checked and tested; all tests with ARGS=--all
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -21,7 +25,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests coverage bench lint ruff format mypy clean
+.PHONY: demo test flax-tests new-wrappers coverage libraries bench docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -33,11 +37,26 @@ test: $(stamp)-test
 flax-tests: $(stamp)-flaxtests
 	$(python) tests/flax_suite/run.py $(ARGS)
 
+new-wrappers: $(stamp)-test
+	$(python) -m pytest tests/test_new_wrappers.py $(ARGS)
+
 coverage: $(stamp)-test
 	$(python) -m benchmarks.coverage $(ARGS)
 
+libraries: $(stamp)-libraries
+	$(python) -m benchmarks.libraries $(ARGS)
+
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
+
+# Warnings are errors: a broken link, a name that no docstring has. Nothing is fetched.
+docs: $(stamp)-docs
+	rm -rf docs/_build
+	$(python) -m sphinx -W --keep-going -n -q -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo 'Built docs/_build/html/index.html'
+
+dist: $(stamp)-dist
+	$(python) tests/distribution.py --python $(PYTHON) $(ARGS) $(PINS)
 
 lint: ruff format mypy
 
@@ -51,7 +70,7 @@ mypy: $(stamp)-dev
 	$(python) -m mypy --strict src tests benchmarks
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) docs/_build dist
 
 $(stamp)-venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

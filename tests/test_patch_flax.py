@@ -20,6 +20,7 @@ from jax._src import test_util as jtu
 
 import fnintern
 from fnintern.patches.flax import MEMOS, OPERATIONS, TRANSIENT
+from fnintern.patches.flax_state import TRANSFORMS
 
 HAS_MEMO = tuple(map(int, flax.__version__.split(".")[:3])) >= (0, 12, 9)
 transforms: Any = importlib.import_module("flax.nnx.transforms.transforms")
@@ -280,17 +281,19 @@ class TestLifetime:
 
 class TestPatch:
     def sites(self) -> dict[str, Any]:
-        names = [(m, n) for m, n, _ in TRANSIENT] + list(MEMOS)
-        names += [(m, "jax") for m, _, _ in OPERATIONS]
-        modules = {m: importlib.import_module(f"flax.nnx.transforms.{m}") for m, _ in names}
-        return {f"{m}.{n}": getattr(modules[m], n, None) for m, n in names}
+        names = [(f"flax.nnx.transforms.{m}", n) for m, n, _ in TRANSIENT]
+        names += [(f"flax.nnx.transforms.{m}", n) for m, n in MEMOS]
+        names += [(f"flax.nnx.transforms.{m}", "jax") for m, _, _ in OPERATIONS]
+        names += [("flax.nnx", n) for n in TRANSFORMS]
+        return {f"{m}.{n}": getattr(importlib.import_module(m), n, None) for m, n in names}
 
     @pytest.mark.parametrize("by", ["object", "value"])
     def test_report(self, by: Any) -> None:
-        before = {n: x for n, x in self.sites().items() if by == "value" or ".jax" not in n}
+        by_value = {f"flax.nnx.{name}" for name in TRANSFORMS}
         expected = {
-            f"flax.nnx.transforms.{name}": "absent in this release" if x is None else "patched"
-            for name, x in before.items()
+            name: "absent in this release" if x is None else "patched"
+            for name, x in self.sites().items()
+            if by == "value" or not (name.endswith(".jax") or name in by_value)
         }
         with fnintern.patch_flax(by=by) as patch:
             assert patch.report == expected
@@ -323,7 +326,7 @@ class TestPatch:
     def test_reverted_by_somebody_else(self) -> None:
         before = self.sites()
         patch = fnintern.patch_flax()
-        general.merge_inputs = before["general.merge_inputs"]
+        general.merge_inputs = before["flax.nnx.transforms.general.merge_inputs"]
         report = patch.report
         assert report["flax.nnx.transforms.general.merge_inputs"] == (
             "already reverted by somebody else"

@@ -80,8 +80,32 @@ def _flax_linen() -> Callable[[], Key]:
     return read
 
 
+def _haiku() -> Callable[[], Key]:
+    base = sys.modules["haiku._src.base"]
+
+    def read() -> Key:
+        if getattr(base, "frame_stack", None):
+            raise Refused("haiku", None, "a transformed function is running", "jit its apply")
+        return ()
+
+    return read
+
+
+def _numpyro() -> Callable[[], Key]:
+    primitives = sys.modules["numpyro.primitives"]
+
+    def read() -> Key:
+        if getattr(primitives, "_PYRO_STACK", None):
+            raise Refused("numpyro", None, "effect handlers are in force", "jit the whole")
+        return ()
+
+    return read
+
+
 #: Module -> what makes its reader, once it is loaded.
 _READERS: Final[dict[str, Callable[[], Callable[[], Key]]]] = {
     "flax.nnx": flax_settings,
     "flax.linen": functools.cache(_flax_linen),
+    "haiku": functools.cache(_haiku),
+    "numpyro": functools.cache(_numpyro),
 }

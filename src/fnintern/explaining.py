@@ -29,8 +29,8 @@ def explain(callable: Any) -> Explanation:
         callable: a function, partial, bound method, callable object, or another argument.
 
     Returns:
-        The explanation: a text by ``str()``, and in its attributes what each capture is, and each
-        obstacle with its path, type, reason and remedy.
+        The explanation, a text by ``str()``. Its attributes say what each capture is, and name
+        each obstacle with its path, type, reason and remedy.
 
     Example:
         >>> import fnintern, time

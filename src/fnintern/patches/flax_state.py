@@ -43,27 +43,38 @@ class _Captured:
 class _Passed:
     """One function of a call, which gets the state beside its own argument."""
 
+    # No attributes that functools.wraps would copy to a wrapper.
+    __slots__ = ("__weakref__", "captured", "index")
+
     def __init__(self, captured: _Captured, index: int) -> None:
         self.captured = captured
         self.index = index
 
 
 class _Branch(_Passed):
+    __slots__ = ()
+
     def __call__(self, state: Any, *operands: Any) -> Any:
         return self.captured.around(state)[self.index](*operands)
 
 
 class _Test(_Passed):
+    __slots__ = ()
+
     def __call__(self, value: Any) -> Any:
         return self.captured.around(value[0])[self.index](value[1])
 
 
 class _Body(_Passed):
+    __slots__ = ()
+
     def __call__(self, value: Any) -> Any:
         return value[0], self.captured.around(value[0])[self.index](value[1])
 
 
 class _Step(_Passed):
+    __slots__ = ()
+
     def __call__(self, i: Any, value: Any) -> Any:
         return value[0], self.captured.around(value[0])[self.index](i, value[1])
 

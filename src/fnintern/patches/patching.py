@@ -86,8 +86,11 @@ class Patch:
 
     @property
     def report(self) -> dict[str, str]:
-        """For each wrapper by its full name: ``"patched"``, ``"absent in this release"``,
-        ``"already reverted by somebody else"``, or ``"reverted"`` after :meth:`revert`."""
+        """What became of each wrapper, under its full name.
+
+        One of ``"patched"``, ``"absent in this release"``, ``"already reverted by somebody else"``,
+        or ``"reverted"`` after :meth:`revert`.
+        """
         with _lock:
             active = self in _active
             by_site = {id(r.site): r for r in self._replacements}
@@ -240,8 +243,8 @@ def patch(module: types.ModuleType | str, name: str, *, by: By = "value") -> Pat
         by: how callables are compared; see :func:`fnintern.interned`.
 
     Returns:
-        The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
-        force the same call returns the same patch.
+        The patch, which is in force, and is a context manager with ``revert()`` and ``report``.
+        While it is in force the same call returns the same patch.
 
     Raises:
         AttributeError: the module has no such attribute; nothing is changed.

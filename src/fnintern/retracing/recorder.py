@@ -33,10 +33,20 @@ _WORK: Final = {
 
 @attrs.frozen
 class Span:
-    """A stretch of time spent by jax on one thing. `row` is an index into the rows, or -1."""
+    """A stretch of time spent by jax on one thing.
 
-    kind: str  # tracing, lowering, compiling
-    start: float  # seconds since the recorder began
+    Attributes:
+        kind: ``tracing``, ``lowering`` or ``compiling``.
+        start: when it began, in seconds from the begin of the report.
+        seconds: how long it took.
+        name: of the function.
+        where: where the function is defined.
+        thread: the name of the thread.
+        row: an index into the rows, or -1 where it belongs to none.
+    """
+
+    kind: str
+    start: float
     seconds: float
     name: str
     where: str
