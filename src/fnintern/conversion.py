@@ -76,6 +76,14 @@ class CodeNotes(Generic[T]):
         entry = store_of(codes[0]).entries.get(key) if codes else None
         return entry.wrapper if entry is not None and entry.matches(codes) else None
 
+    def about(self, frozen: Frozen) -> T | None:
+        """What was found out about these functions among others, such as one branch of two."""
+        _, codes = self._key(frozen)
+        for entry in self._token.entries() if codes else ():
+            if {*map(id, codes)} <= {id(ref()) for ref in entry.refs}:
+                return entry.wrapper  # type: ignore[no-any-return]
+        return None
+
     def _key(self, frozen: Frozen) -> tuple[Key, list[Any]]:
         codes = [target for target in frozen.targets if type(target) is types.CodeType]
         return (self._token.mark, *map(id, codes)), codes
@@ -162,7 +170,7 @@ class Conversion:
                 call.entry = entry
                 return call, True
             entry.discard()
-        if self.why_not(frozen) is not None or call.keeps_arrays():
+        if self._unfit.of(frozen) is not None or call.keeps_arrays():
             return None, False
         name = getattr(self.op, "__name__", "staged")
         entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
@@ -170,8 +178,9 @@ class Conversion:
         return call, False
 
     def why_not(self, frozen: Frozen) -> Obstacle | None:
-        """What made a call of functions of this code run unconverted, if one did."""
-        return self._unfit.of(frozen)
+        """What made a call of functions of this code run unconverted, if one did; among other
+        functions too."""
+        return self._unfit.about(frozen)
 
 
 def why_unconverted(frozen: Frozen) -> Obstacle | None:
