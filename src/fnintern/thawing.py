@@ -8,6 +8,7 @@ the copy changes nothing that the user holds. Never imports jax or flax.
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import types
 from collections.abc import Callable, Sequence
@@ -19,8 +20,10 @@ from fnintern.declarations import is_stateless
 from fnintern.forwards import Forward, callable_of
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
 from fnintern.recognition import (
+    hides_state,
     is_held_by_its_module,
     is_library_class,
+    is_pytree_node,
     is_trace_state,
     is_users,
     namespace_of,
@@ -223,9 +226,7 @@ class _Copier:
             return value  # as in a fresh trace: what was made outside is not to be changed inside
         namespace = namespace_of(value)
         slots = slots_of(kind)
-        new: Any = kind.__new__
-        plain = new is object.__new__ or issubclass(kind, _CONTAINERS)
-        if not plain or not (namespace or slots or issubclass(kind, _CONTAINERS)):
+        if not _is_plain(value, kind) or not (namespace or slots or issubclass(kind, _CONTAINERS)):
             return value  # an object without any attribute is compared by `is`, if at all
         if is_library_class(kind) and is_held_by_its_module(value):
             return value
@@ -252,6 +253,19 @@ class _Copier:
 
 
 _CONTAINERS: Final = (dict, list)
+
+
+def _is_plain(value: Any, kind: type) -> bool:
+    """Whether an instance is made of nothing but its attributes, and is no constant."""
+    new: Any = kind.__new__
+    if new is object.__new__ or issubclass(kind, _CONTAINERS):
+        return True
+    if hides_state(kind) or isinstance(value, enum.Enum):
+        return False
+    # Of a library's classes that make their instances in a way of their own (meshes, which are
+    # unique), only those that JAX takes apart and puts together itself (eqx.Module).
+    return not is_library_class(kind) or is_pytree_node(value)
+
 
 _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     types.FunctionType: _Copier._function,
