@@ -125,7 +125,7 @@ class Frozen:
         targets: the objects whose ids are in the key, in the order of the key.
         leaves: the arrays and tracers, in the order in which they are met.
         owner: the first plain function of the user's that was met, or None.
-        holders: the functions and objects met, where there are leaves: they hold those.
+        holders: the functions, containers and objects met.
     """
 
     __slots__ = ("holders", "key", "leaves", "owner", "targets")
@@ -191,7 +191,7 @@ def freeze(
             walk.check_doubtful()
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
-    holders = tuple(walk.seen.values()) if walk.leaves else ()
+    holders = tuple(walk.seen.values())
     return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner, holders)
 
 

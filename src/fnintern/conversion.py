@@ -10,7 +10,6 @@ Imports jax and numpy when the first call is made.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import types
 import weakref
@@ -21,14 +20,15 @@ import attrs
 
 from fnintern.ambient import ambient_key
 from fnintern.captures import Frozen, References, Refused, freeze
-from fnintern.code import is_library_module
 from fnintern.explanations import Obstacle
 from fnintern.interner import CacheInfo
 from fnintern.keys import Key, Marker, Unkeyable
 from fnintern.lifetime import Entry
-from fnintern.recognition import JITTED
+from fnintern.snapshot import Snapshot
 from fnintern.stores import Token, store_of
+from fnintern.structures import number_types
 from fnintern.thawing import thaw
+from fnintern.tracing import live_arrays, obstacle_in
 
 __all__ = ["CodeNotes", "Conversion", "Parameters", "why_unconverted"]
 
@@ -75,6 +75,14 @@ class CodeNotes(Generic[T]):
         key, codes = self._key(frozen)
         entry = store_of(codes[0]).entries.get(key) if codes else None
         return entry.wrapper if entry is not None and entry.matches(codes) else None
+
+    def about(self, frozen: Frozen) -> T | None:
+        """What was found out about these functions among others, such as one branch of two."""
+        _, codes = self._key(frozen)
+        for entry in self._token.entries() if codes else ():
+            if {*map(id, codes)} <= {id(ref()) for ref in entry.refs}:
+                return entry.wrapper  # type: ignore[no-any-return]
+        return None
 
     def _key(self, frozen: Frozen) -> tuple[Key, list[Any]]:
         codes = [target for target in frozen.targets if type(target) is types.CodeType]
@@ -131,9 +139,6 @@ class Conversion:
                 self._hits += 1
             else:
                 self._misses += 1
-            if call.hidden is not None:
-                call.entry.discard()
-                self._unfit.note(call.frozen, call.hidden)
             return result
         # Outside of the handler: what is raised now has nothing to do with that error.
         self._bypassed += 1
@@ -153,7 +158,7 @@ class Conversion:
                 return None, False  # nothing to identify it by
             call.freeze()
             frozen = call.frozen
-            situation = (*call.aliases, *ambient_key())
+            situation = (*call.strict, *call.aliases, *ambient_key())
             key = (self._programs.mark, *call.spec, _FROZEN, *situation, *frozen.key)
             owner = frozen.owner.__code__ if frozen.owner is not None else None
             store = store_of(owner) if owner is not None else self._programs.constants
@@ -165,7 +170,7 @@ class Conversion:
                 call.entry = entry
                 return call, True
             entry.discard()
-        if self.why_not(frozen) is not None or call.keeps_arrays():
+        if self._unfit.of(frozen) is not None or call.keeps_arrays():
             return None, False
         name = getattr(self.op, "__name__", "staged")
         entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
@@ -173,8 +178,9 @@ class Conversion:
         return call, False
 
     def why_not(self, frozen: Frozen) -> Obstacle | None:
-        """What made a call of functions of this code run unconverted, if one did."""
-        return self._unfit.of(frozen)
+        """What made a call of functions of this code run unconverted, if one did; among other
+        functions too."""
+        return self._unfit.about(frozen)
 
 
 def why_unconverted(frozen: Frozen) -> Obstacle | None:
@@ -199,15 +205,21 @@ def _program(name: str, donated: list[int], options: Mapping[str, Any]) -> Any:
     return jax.jit(run, donate_argnums=tuple(donated), **options)
 
 
-class _Changed(Exception):
-    """The first trace of a function changed something that it captures."""
+class _Unfit(Exception):
+    """The call was traced, and its program must not be used."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        self.obstacle = obstacle
+
+
+_CHANGED: Final = Obstacle(
+    "f", "function", "its trace changed what it captures", "return the value instead"
+)
 
 
 def _reason_for(error: BaseException) -> Obstacle:
-    if isinstance(error, _Changed):
-        return Obstacle(
-            "f", "function", "its trace changed what it captures", "return the value instead"
-        )
+    if isinstance(error, _Unfit):
+        return error.obstacle
     if isinstance(error, Refused):
         return Obstacle(error.path, error.type_name, error.reason, error.remedy)
     lines = str(error).splitlines() or [""]
@@ -223,8 +235,8 @@ class _Call:
     """One converted call: its arguments taken apart, and put together again inside the trace."""
 
     __slots__ = (
-        "_before", "_failed", "_jax", "_numpy", "_places", "_traced", "aliases", "donated", "entry",
-        "frozen", "hidden", "leaves", "op", "operands", "spec", "values",
+        "_failed", "_jax", "_numpy", "_places", "aliases", "donated", "entry", "frozen", "leaves",
+        "op", "operands", "spec", "strict", "values",
     )  # fmt: skip
 
     frozen: Frozen
@@ -239,6 +251,8 @@ class _Call:
         self.op = op
         #: How each argument is put together, and the name of each that was given by name.
         self.spec: list[Any] = []
+        #: What the structures in it leave open.
+        self.strict: list[Any] = []
         self.operands: list[Any] = []
         #: The positions of donated operands in the program.
         self.donated: list[int] = []
@@ -248,11 +262,7 @@ class _Call:
         self.leaves: list[Any] = []
         self._places: list[int] = []
         self.aliases: tuple[int, ...] = ()
-        #: Why the program must not be used again, if it must not.
-        self.hidden: Obstacle | None = None
-        self._traced = False
         self._failed = False
-        self._before: set[int] = set()
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters) -> None:
         """Takes the arguments apart.
@@ -296,6 +306,7 @@ class _Call:
                 else:
                     raise Refused("argument", leaf, "it is no array")
             self.spec.append((structure, *kinds))
+            self.strict += number_types(structure)
         if donated:
             self.donated += range(1 + first, 1 + len(self.operands))
 
@@ -342,13 +353,9 @@ class _Call:
         outer = getattr(_under_way, "call", None)
         _under_way.call = self
         try:
-            program = self.entry.wrapper
-            result = program(self.leaves, *self.operands)
-            if self._traced:
-                self._look_for_hidden(program)
+            return self.entry.wrapper(self.leaves, *self.operands)
         finally:
             _under_way.call = outer
-        return result
 
     def failed_before_running(self, error: BaseException) -> bool:
         """Whether nothing has been computed yet, so that the call can be made another way."""
@@ -357,21 +364,43 @@ class _Call:
         return self._failed or not isinstance(error, self._jax.errors.JaxRuntimeError)
 
     def trace(self, leaves: list[Any], operands: tuple[Any, ...]) -> Any:
-        """Makes the call where JAX traces it, with tracers in the place of arrays."""
-        self._before = {id(array) for array in self._jax.live_arrays()}
-        self._traced = self._failed = True
+        """Makes the call where JAX traces it, with tracers in the place of arrays.
+
+        Raises:
+            _Unfit: it has been traced, and must not be run.
+        """
+        self._failed = True
+        before = live_arrays()
         values = thaw(self.values, self.frozen, [leaves[place] for place in self._places])
-        before = _freeze(values)
+        # A trace of its own, so that it can be looked at before anything runs.
+        traced = self._jax.jit(lambda operands: self._make(values, operands), inline=True)
+        seen = _freeze(values)
+        classes = [target for target in seen.targets if isinstance(target, type)]
+        snapshot = Snapshot((*seen.holders, *classes))
+        try:
+            jaxpr = traced.trace(operands).jaxpr
+            self._check_unchanged(values, seen)
+            obstacle = obstacle_in(jaxpr, self.frozen, before)
+            if obstacle is not None:
+                raise _Unfit(obstacle)
+        except BaseException:
+            snapshot.restore()  # of what no copy has taken the place of
+            raise
+        result = traced(operands)
+        self._failed = False
+        return result
+
+    def _make(self, values: list[Any], operands: tuple[Any, ...]) -> Any:
         args, kwargs = self._put_together(iter(values), iter(operands))
-        result = self.op(*args, **kwargs)
+        return self.op(*args, **kwargs)
+
+    def _check_unchanged(self, values: list[Any], before: Frozen) -> None:
         try:
             after = _freeze(values)
         except Refused:
-            raise _Changed from None
+            raise _Unfit(_CHANGED) from None
         if after.key != before.key or list(map(id, after.leaves)) != list(map(id, before.leaves)):
-            raise _Changed
-        self._failed = False
-        return result
+            raise _Unfit(_CHANGED)
 
     def _put_together(
         self, values: Iterator[Any], operands: Iterator[Any]
@@ -394,22 +423,6 @@ class _Call:
                 kwargs[name] = value
         return args, kwargs
 
-    def _look_for_hidden(self, program: Any) -> None:
-        """Sees to it that no program is used again that has taken in an array which no capture
-        shows: it may be another one by then. The result at hand is that of a fresh trace."""
-        jaxpr = program.trace(self.leaves, *self.operands).jaxpr
-        hidden = [
-            array
-            for array in _constants(jaxpr)
-            if isinstance(array, self._jax.Array) and id(array) in self._before
-        ]
-        if hidden:
-            expected = {id(leaf) for leaf in _taken_as_cached(self.frozen)}
-            hidden = [a for a in hidden if id(a) not in expected and not _is_a_librarys(a)]
-        if hidden:
-            reason = "its trace reads an array that no capture shows"
-            self.hidden = Obstacle("f", "function", reason, "capture the array, or pass it")
-
 
 def _freeze(values: list[Any]) -> Frozen:
     return freeze(*values, names=_names(len(values)), references=References.READ)
@@ -418,36 +431,3 @@ def _freeze(values: list[Any]) -> Frozen:
 @functools.lru_cache(maxsize=64)
 def _names(count: int) -> tuple[str, ...]:
     return ("f",) * count
-
-
-def _constants(jaxpr: Any) -> Iterator[Any]:
-    """What a jaxpr holds from outside, but for what jitted functions in it do."""
-    yield from getattr(jaxpr, "consts", ())
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
-        yield from (var.val for var in equation.invars if hasattr(var, "val"))
-        if equation.primitive.name in ("jit", "pjit"):
-            continue
-        for value in equation.params.values():
-            for part in value if isinstance(value, tuple | list) else (value,):
-                if hasattr(part, "eqns"):
-                    yield from _constants(part)
-
-
-def _taken_as_cached(frozen: Frozen) -> Iterator[Any]:
-    """The arrays of jitted functions, which JAX takes as they were when it traced those."""
-    for target in frozen.targets:
-        if type(target).__name__ in JITTED:
-            try:
-                yield from freeze(target.__wrapped__).leaves
-            except Exception:  # refused: then its arrays are not known
-                continue
-
-
-def _is_a_librarys(array: Any) -> bool:
-    """Whether a module of a library holds the array, as a constant of its own."""
-    return any(
-        item is array
-        for module in list(sys.modules.values())
-        if isinstance(module, types.ModuleType) and is_library_module(module)
-        for item in list(vars(module).values())
-    )

@@ -46,8 +46,7 @@ STATIC: Final[dict[str, tuple[str, ...]]] = {
 
 def stage(name: str, op: Callable[..., Any], *, traced: Callable[..., Any] | None = None) -> Staged:
     """The operation of ``jax.lax`` of this name, staged; see :class:`fnintern.staged.Staged`."""
-    aside = _one_branch if name == "switch" else None
-    return Staged(op, STATIC[name], aside=aside, traced=traced)
+    return Staged(op, STATIC[name], aside=_ASIDE.get(name), traced=traced)
 
 
 def original(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,6 +57,22 @@ def original(op: Callable[..., Any]) -> Callable[..., Any]:
 def _one_branch(index: Any = None, branches: Any = (), *operands: Any, **kwargs: Any) -> bool:
     """Of one branch, ``switch`` returns what it returns, whatever that is."""
     return len(branches) < 2
+
+
+def _one_element(fn: Any = None, elems: Any = (), reverse: Any = False, axis: Any = 0) -> bool:
+    """Of less than two elements, ``associative_scan`` returns them, whatever they are."""
+    leaves = jax.tree_util.tree_leaves(elems)
+    try:
+        return not leaves or leaves[0].shape[axis] < 2
+    except (AttributeError, IndexError, TypeError):  # an error that it is left to raise
+        return True
+
+
+#: Operation -> says of the arguments of a call whether it is to run as it is.
+_ASIDE: Final[dict[str, Callable[..., bool]]] = {
+    "switch": _one_branch,
+    "associative_scan": _one_element,
+}
 
 
 if TYPE_CHECKING:

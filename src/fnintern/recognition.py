@@ -20,9 +20,10 @@ from fnintern.keys import importable
 
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
-    "hides_state", "is_attrs_repr", "is_library_class", "is_library_object", "is_linen",
-    "is_protocol", "is_pure_library", "is_readable_state", "is_reference_state", "is_trace_state",
-    "is_users", "namespace_of", "slots_of",
+    "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_library_class",
+    "is_library_object", "is_linen", "is_protocol", "is_pure_library", "is_pytree_node",
+    "is_readable_state", "is_reference_state", "is_trace_state", "is_users", "namespace_of",
+    "slots_of",
 ]  # fmt: skip
 
 #: Modules whose functions return something else at each call.
@@ -85,6 +86,12 @@ def is_library_object(value: Any) -> bool:
     return module is not None and is_library_module(module) and importable(value)
 
 
+def is_held_by_its_module(value: Any) -> bool:
+    """Whether the module of its class holds an instance under a name, as a constant of its own."""
+    module = sys.modules.get(type(value).__module__)
+    return module is not None and any(item is value for item in list(vars(module).values()))
+
+
 def has_value_equality(kind: type) -> bool:
     return (
         kind.__hash__ is not None
@@ -96,6 +103,12 @@ def has_value_equality(kind: type) -> bool:
             or not any("__call__" in vars(base) for base in kind.__mro__)
         )
     )
+
+
+def is_pytree_node(value: Any) -> bool:
+    """Whether JAX takes instances of the class apart."""
+    tree_util = sys.modules.get("jax.tree_util")
+    return tree_util is not None and not tree_util.all_leaves((value,))
 
 
 def is_reference_state(value: Any) -> bool:

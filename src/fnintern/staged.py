@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -82,6 +83,7 @@ class Staged:
         self.__wrapped__: Callable[..., Any] = op
         self._static = static
         self._aside = aside
+        self._traced = traced
         self._conversion = Conversion(traced or op, Parameters(static=_places(op, static)))
 
     def __repr__(self) -> str:
@@ -91,11 +93,12 @@ class Staged:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> Any:
-        # By name where it has taken the place of the function, as functions do.
-        module = sys.modules.get(self.__module__)
-        if getattr(module, self.__qualname__, None) is self:
-            return self.__qualname__
-        return Staged, (self.__wrapped__, self._static)
+        # By name where a module holds it under its name, as functions do.
+        for module in (self.__module__, "jax.lax", "fnintern.lax"):
+            if getattr(sys.modules.get(module), self.__qualname__, None) is self:
+                return pkgutil.resolve_name, (f"{module}:{self.__qualname__}",)
+        make = functools.partial(Staged, aside=self._aside, traced=self._traced)
+        return make, (self.__wrapped__, self._static)
 
     def cache_info(self) -> CacheInfo:
         """Counts of eager calls: hits, misses, those that ran as ``op``; programs; their bound."""

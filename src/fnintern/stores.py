@@ -63,6 +63,11 @@ class Token:
         stores = [store for ref in self._stores.valuerefs() if (store := ref()) is not None]
         return [(store, key) for store in stores for key in self._keys_in(store)]
 
+    def entries(self) -> list[Entry]:
+        """All entries there are at the moment."""
+        found = [store.entries.get(key) for store, key in self._keys()]
+        return [entry for entry in found if entry is not None]
+
     def __len__(self) -> int:
         return len(self._keys())
 

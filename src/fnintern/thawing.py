@@ -8,6 +8,7 @@ the copy changes nothing that the user holds. Never imports jax or flax.
 from __future__ import annotations
 
 import collections
+import enum
 import functools
 import types
 from collections.abc import Callable, Sequence
@@ -18,7 +19,16 @@ from fnintern.code import facts_of, is_library_code, is_library_module
 from fnintern.declarations import is_stateless
 from fnintern.forwards import Forward, callable_of
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
-from fnintern.recognition import is_trace_state, is_users, namespace_of, slots_of
+from fnintern.recognition import (
+    hides_state,
+    is_held_by_its_module,
+    is_library_class,
+    is_pytree_node,
+    is_trace_state,
+    is_users,
+    namespace_of,
+    slots_of,
+)
 
 __all__ = ["thaw"]
 
@@ -55,7 +65,7 @@ def thaw(value: Any, frozen: Frozen, leaves: Sequence[Any]) -> Any:
             f"each of frozen.leaves, in their order"
         )
     replacements = {id(old): new for old, new in zip(frozen.leaves, leaves, strict=True)}
-    copier = _Copier(replacements)
+    copier = _Copier(replacements, frozen)
     copy = copier.copy(value)
     for old in frozen.leaves:
         if id(old) not in copier.replaced:
@@ -66,9 +76,20 @@ def thaw(value: Any, frozen: Frozen, leaves: Sequence[Any]) -> Any:
 class _Copier:
     """One pass that copies what may change, and replaces the leaves."""
 
-    def __init__(self, replacements: dict[int, Any]) -> None:
+    def __init__(self, replacements: dict[int, Any], frozen: Frozen) -> None:
         self._replacements = replacements
         self.replaced: set[int] = set()
+        self._met = {id(holder) for holder in frozen.holders}
+        # What a class holds under a name stays that object: code may compare by `is`.
+        self._held = {
+            id(item)
+            for kind in frozen.targets
+            if isinstance(kind, type)
+            for base in kind.__mro__
+            if not is_library_class(base)
+            for item in vars(base).values()
+            if not isinstance(item, types.FunctionType)
+        }
         # By id, with the original, whose id must stay its own meanwhile.
         self._copies: dict[int, tuple[Any, Any]] = {}
         self._namespaces: dict[int, dict[str, Any]] = {}
@@ -83,6 +104,8 @@ class _Copier:
             return value
         if number in self._copies:
             return self._copies[number][1]
+        if number in self._held:
+            return value
         if issubclass(kind, Forward):
             return self.copy(callable_of(value))
         copier = _COPIERS.get(kind)
@@ -91,10 +114,10 @@ class _Copier:
         if isinstance(value, functools.partial) and is_partial(value):
             return self._partial(value)
         if isinstance(value, tuple) and hasattr(kind, "_make"):
-            return self._met(value, kind._make(map(self.copy, value)))
+            return self._note(value, kind._make(map(self.copy, value)))
         return self._instance(value, kind)
 
-    def _met(self, value: Any, copy: Any) -> Any:
+    def _note(self, value: Any, copy: Any) -> Any:
         self._copies[id(value)] = value, copy
         return copy
 
@@ -110,7 +133,7 @@ class _Copier:
         cells = tuple(self._copies.get(id(c), (c, None))[1] or self._cell(c) for c in closure)
         own = namespace if library else self._namespace(namespace)
         copy = types.FunctionType(code, own, value.__name__, None, cells)
-        self._met(value, copy)
+        self._note(value, copy)
         for name in ("__qualname__", "__module__", "__doc__"):
             setattr(copy, name, getattr(value, name))
         for cell in new:
@@ -127,7 +150,7 @@ class _Copier:
         return copy
 
     def _cell(self, cell: types.CellType) -> types.CellType:
-        copy: types.CellType = self._met(cell, types.CellType())
+        copy: types.CellType = self._note(cell, types.CellType())
         return copy
 
     def _fill(self, cell: types.CellType) -> None:
@@ -146,11 +169,10 @@ class _Copier:
         if is_library_module(value):
             return value
         copy = types.ModuleType(value.__name__, value.__doc__)
-        self._met(value, copy)
+        self._note(value, copy)
         for name, item in list(vars(value).items()):
-            # What code reads off a module is not known here: arrays may differ, and what
-            # functions read.
-            copied = id(item) in self._replacements or is_users(item)
+            # What code reads off a module is not known here, but that freezing has met it.
+            copied = id(item) in self._replacements or is_users(item) or id(item) in self._met
             vars(copy)[name] = self.copy(item) if copied else item
         return copy
 
@@ -173,25 +195,30 @@ class _Copier:
         if found is not None:
             return found[1]
         same = all(new is old for new, old in zip(items, value, strict=True))
-        return self._met(value, value if same else items)
+        return self._note(value, value if same else items)
 
     def _list(self, value: Any) -> Any:
-        copy = self._met(value, type(value)())
+        copy = self._note(value, type(value)())
         copy.extend(map(self.copy, value))
         return copy
 
     def _dict(self, value: Any) -> Any:
         factory = getattr(value, "default_factory", None)
-        copy = self._met(value, type(value)() if factory is None else type(value)(factory))
+        copy = self._note(value, type(value)() if factory is None else type(value)(factory))
         for name, item in value.items():
             copy[self.copy(name)] = self.copy(item)
         return copy
 
     def _proxy(self, value: Any) -> Any:
-        return self._met(value, types.MappingProxyType(self._dict(dict(value))))
+        return self._note(value, types.MappingProxyType(self._dict(dict(value))))
+
+    def _namespace_object(self, value: types.SimpleNamespace) -> Any:
+        copy = self._note(value, types.SimpleNamespace())
+        vars(copy).update({name: self.copy(item) for name, item in vars(value).items()})
+        return copy
 
     def _set(self, value: Any) -> Any:
-        return self._met(value, type(value)(map(self.copy, value)))
+        return self._note(value, type(value)(map(self.copy, value)))
 
     def _instance(self, value: Any, kind: type) -> Any:
         """An instance of a Python class, attribute by attribute; anything else is a constant."""
@@ -199,15 +226,15 @@ class _Copier:
             return value  # as in a fresh trace: what was made outside is not to be changed inside
         namespace = namespace_of(value)
         slots = slots_of(kind)
-        new: Any = kind.__new__
-        plain = new is object.__new__ or issubclass(kind, _CONTAINERS)
-        if not plain or (namespace is None and not slots):
+        if not _is_plain(value, kind) or not (namespace or slots or issubclass(kind, _CONTAINERS)):
+            return value  # an object without any attribute is compared by `is`, if at all
+        if is_library_class(kind) and is_held_by_its_module(value):
             return value
         if hasattr(kind, "__del__"):
             raise Refused("f", value, "the end of a copy of it would do something (__del__)")
         content = [base for base in _CONTAINERS if issubclass(kind, base)]
         copy: Any = content[0].__new__(kind) if content else object.__new__(kind)
-        self._met(value, copy)
+        self._note(value, copy)
         if content and content[0] is dict:
             dict.update(copy, {self.copy(k): self.copy(v) for k, v in dict.items(value)})
         elif content:
@@ -227,6 +254,19 @@ class _Copier:
 
 _CONTAINERS: Final = (dict, list)
 
+
+def _is_plain(value: Any, kind: type) -> bool:
+    """Whether an instance is made of nothing but its attributes, and is no constant."""
+    new: Any = kind.__new__
+    if new is object.__new__ or issubclass(kind, _CONTAINERS):
+        return True
+    if hides_state(kind) or isinstance(value, enum.Enum):
+        return False
+    # Of a library's classes that make their instances in a way of their own (meshes, which are
+    # unique), only those that JAX takes apart and puts together itself (eqx.Module).
+    return not is_library_class(kind) or is_pytree_node(value)
+
+
 _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     types.FunctionType: _Copier._function,
     types.MethodType: _Copier._method,
@@ -239,6 +279,7 @@ _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     collections.OrderedDict: _Copier._dict,
     collections.defaultdict: _Copier._dict,
     types.MappingProxyType: _Copier._proxy,
+    types.SimpleNamespace: _Copier._namespace_object,
     set: _Copier._set,
     frozenset: _Copier._set,
 }
