@@ -544,3 +544,20 @@ class TestKinds:
 @interned
 class Importable(Base):
     pass
+
+
+class InUse:
+    """A class that its module holds, as a library's does."""
+
+    def __init__(self, f: Any) -> None:
+        super().__init__()
+        self.f = f
+
+
+def test_a_class_in_use_stays_as_it_is() -> None:
+    """``interned(library.Class)`` makes another class, whose instances are the library's too."""
+    other = interned(InUse)
+    assert other(abs) is other(abs)
+    assert isinstance(other(abs), InUse)
+    assert InUse(abs) is not InUse(abs)
+    assert type(InUse(abs)) is InUse

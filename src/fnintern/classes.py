@@ -13,9 +13,17 @@ from typing import Any, Final, TypeVar, cast
 
 from fnintern.explanations import Explanation
 from fnintern.interner import CacheInfo, Interner
-from fnintern.keys import Marker
+from fnintern.keys import Marker, importable
 
-__all__ = ["INTERNER", "MISSING", "InternedMeta", "given", "intern_class", "interner_of"]
+__all__ = [
+    "INTERNER",
+    "MISSING",
+    "InternedMeta",
+    "given",
+    "intern_class",
+    "interner_of",
+    "subclass_of",
+]
 
 T = TypeVar("T")
 
@@ -161,9 +169,23 @@ def _metaclass_for(kind: type, pattern: Interner) -> type:
 
 def intern_class(cls: type[T], pattern: Interner) -> type[T]:
     if not isinstance(cls, InternedMeta):
-        cls = _recreate(cls, pattern)
+        # One that its module holds already is in use as it is: not being decorated, but wrapped.
+        cls = _recreate(subclass_of(cls) if importable(cls) else cls, pattern)
     _give_interner(cls, pattern)
     return cls
+
+
+def subclass_of(cls: type[T]) -> type[T]:
+    """A class that is like ``cls`` in all but identity, and leaves ``cls`` as it is."""
+    namespace = {
+        "__slots__": (),
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+    }
+    meta: Any = type(cls)
+    made: type[T] = meta(cls.__name__, (cls,), namespace)
+    return made
 
 
 def _recreate(cls: type[T], pattern: Interner) -> type[T]:

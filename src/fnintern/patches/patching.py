@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.classes import subclass_of
 from fnintern.interned import By, intern_as, interner_of_kind
 from fnintern.interner import Interner
 from fnintern.keys import Key
@@ -221,15 +222,7 @@ def intern_attribute(
             return intern_as(factory, pattern(factory))
         # A subclass, since the class itself has to stay as it is for the way back: those who
         # imported it before still find it in isinstance, and it pickles under the same name.
-        meta = type(factory)
-        namespace = {
-            "__slots__": (),
-            "__module__": factory.__module__,
-            "__qualname__": factory.__qualname__,
-            "__doc__": factory.__doc__,
-        }
-        subclass = meta(factory.__name__, (factory,), namespace)
-        return intern_as(subclass, pattern(factory))
+        return intern_as(subclass_of(factory), pattern(factory))
 
     return replace
 

@@ -28,7 +28,7 @@ def _library_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     roots.update(getattr(site, "getsitepackages", list)())
-    roots.add(os.path.dirname(os.path.abspath(__file__)))
+    roots.add(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # fnintern
     roots |= {os.path.realpath(root) for root in roots}
     return tuple(os.path.join(root, "") for root in roots)
 
