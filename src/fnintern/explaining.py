@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fnintern.captures import freeze
+from fnintern.captures import References, freeze
 from fnintern.code import facts_of
 from fnintern.conversion import why_unconverted
 from fnintern.explanations import Capture, Explanation, Obstacle
@@ -50,10 +50,10 @@ def explain(callable: Any) -> Explanation:
             frozen = freeze(value, names=(path,))
         except Unkeyable as error:
             obstacles.append(Obstacle.of(error))
-            captures.append(Capture(path, type(value).__qualname__, "refused"))
+            captures.append(Capture(path, _type_name(value), "refused"))
         else:
             role = "operand" if frozen.leaves else "key"
-            captures.append(Capture(path, type(value).__qualname__, role))
+            captures.append(Capture(path, _type_name(value), role))
     try:
         frozen = freeze(callable, names=(name,))
     except Unkeyable as error:
@@ -62,15 +62,39 @@ def explain(callable: Any) -> Explanation:
         known = {(o.type_name, o.reason) for o in obstacles}
         if (whole.type_name, whole.reason) not in known:
             obstacles.append(whole)
-        return Explanation(name, False, _by_object(callable), tuple(obstacles), tuple(captures))
-    if frozen.leaves:
-        keyed_by = (
-            f"the function object, while its {len(frozen.leaves)} captured arrays are bound to "
-            f"the same objects"
+        converted, unconverted = _conversion_of(callable)
+        return Explanation(
+            name,
+            False,
+            _by_object(callable),
+            tuple(obstacles),
+            tuple(captures),
+            converted,
+            unconverted,
         )
-    else:
-        keyed_by = "the value of all its captures"
-    return Explanation(name, True, keyed_by, (), tuple(captures), why_unconverted(frozen))
+    count = len(frozen.leaves)
+    keyed_by = "the value of all its captures"
+    if count:
+        keyed_by = (
+            f"the function object, while its {count} captured array{'s are' * (count > 1)}"
+            f"{' is' * (count == 1)} bound to the same object{'s' * (count > 1)}"
+        )
+    return Explanation(name, True, keyed_by, (), tuple(captures), *_conversion_of(callable))
+
+
+def _conversion_of(value: Any) -> tuple[bool, Obstacle | None]:
+    """Whether closure conversion can carry a callable across, and what a trace showed of it."""
+    try:
+        frozen = freeze(value, references=References.READ)
+    except Unkeyable:
+        return False, None
+    unconverted = why_unconverted(frozen)
+    return unconverted is None, unconverted
+
+
+def _type_name(value: Any) -> str:
+    name = type(value).__qualname__
+    return "jax.Array" if name == "ArrayImpl" else name
 
 
 def _by_object(value: Any) -> str:

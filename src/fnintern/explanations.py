@@ -9,6 +9,10 @@ from fnintern.keys import Unkeyable
 __all__ = ["Capture", "Explanation", "Obstacle"]
 
 
+def _a(type_name: str) -> str:
+    return f"{'an' if type_name[:1] in 'AEIOUaeiou' else 'a'} {type_name}"
+
+
 @attrs.frozen
 class Obstacle:
     """One thing that stands in the way of interning.
@@ -30,7 +34,7 @@ class Obstacle:
         return cls(error.path, error.type_name, error.reason, getattr(error, "remedy", ""))
 
     def __str__(self) -> str:
-        text = f"{self.path} is a {self.type_name}: {self.reason}"
+        text = f"{self.path} is {_a(self.type_name)}: {self.reason}"
         return f"{text}; {self.remedy}" if self.remedy else text
 
 
@@ -50,7 +54,7 @@ class Capture:
 
     def __str__(self) -> str:
         roles = {"key": "part of the key", "operand": "holds arrays", "refused": "refused"}
-        return f"{self.path} is a {self.type_name}: {roles[self.role]}"
+        return f"{self.path} is {_a(self.type_name)}: {roles[self.role]}"
 
 
 @attrs.frozen
@@ -63,7 +67,9 @@ class Explanation:
         keyed_by: how, in one phrase. Where ``by="value"`` refuses, how ``by="object"`` would.
         obstacles: what stands in the way; empty where nothing does.
         captures: what the callable sees at first sight.
-        unconverted: why staged operations run it as it is, where they have found that out.
+        converted: whether staged operations, and the control flow that ``patch_flax()`` patches,
+            carry it across; as far as can be told before a trace.
+        unconverted: why they run it as it is, where a trace has shown that.
     """
 
     subject: str
@@ -71,15 +77,18 @@ class Explanation:
     keyed_by: str = ""
     obstacles: tuple[Obstacle, ...] = ()
     captures: tuple[Capture, ...] = ()
+    converted: bool = False
     unconverted: Obstacle | None = None
 
     def __str__(self) -> str:
         if self.interned:
             lines = [f"{self.subject}: interned, keyed by {self.keyed_by}"]
             lines += [f"  {capture}" for capture in self.captures]
-            if self.unconverted is not None:
-                lines.append(f"  staged operations run it as it is: {self.unconverted}")
         else:
             lines = [f"{self.subject}: not interned, built afresh on each call"]
             lines += [f"  {obstacle}" for obstacle in self.obstacles]
+            if self.converted:
+                lines.append("  converted by staged operations: its state is passed as operands")
+        if self.unconverted is not None:
+            lines.append(f"  staged operations run it as it is: {self.unconverted}")
         return "\n".join(lines)

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.forwards import Forward, callable_of
+
 from . import jaxprobe
 from .frames import is_user_file
 from .values import Same, Value, captures_of, title, value_of
@@ -141,6 +143,8 @@ def _one_transform(outer: Layer, inner: Layer) -> bool:
 
 
 def _peel(fun: Any) -> tuple[Layer | None, Any]:
+    if issubclass(type(fun), Forward):  # of fnintern: what it stands for has the user's name
+        return None, callable_of(fun)
     if isinstance(fun, functools.partial):
         positional = zip(_names(fun.func), fun.args, strict=False)
         bound = [(name, value_of(arg)) for name, arg in [*positional, *fun.keywords.items()]]
