@@ -198,6 +198,11 @@ def freeze(
 _Handler = Callable[["_Walk", Any, str], None]
 
 
+#: Attributes that say nothing of what an object does: our own, and the number that haiku gives to
+#: each module, which functools.wraps copies along.
+_NUMBERS: Final = frozenset({STORE_ATTRIBUTE, "_creation_frame_id"})
+
+
 class _Walk:
     """One pass over what some values can see. Paths are spelled as Python would."""
 
@@ -340,7 +345,7 @@ class _Walk:
     def _attributes(self, namespace: dict[str, Any], path: str) -> None:
         # In their own order, which code may go by.
         for name, item in list(namespace.items()):
-            if name == STORE_ATTRIBUTE:
+            if name in _NUMBERS:
                 continue
             self.tokens.append(name)
             if name == "__annotations__" and type(item) is dict:  # by functools.wraps
@@ -644,6 +649,10 @@ class _Walk:
         for name in ("start", "stop", "step"):
             self.add(getattr(value, name), f"{path}.{name}")
 
+    def _weak(self, value: weakref.ref[Any], path: str) -> None:
+        self.tokens.append(weakref.ref)
+        self.add(value(), f"{path}()")
+
     def _namespace(self, value: Any, path: str) -> None:
         if not self._met(value):
             self.tokens += (types.SimpleNamespace, len(vars(value)))
@@ -839,6 +848,9 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     bytearray: _Walk._bytearray,
     slice: _Walk._slice,
     types.SimpleNamespace: _Walk._namespace,
+    weakref.ref: _Walk._weak,
+    types.GenericAlias: _Walk._trusted,
+    types.UnionType: _Walk._trusted,
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
     types.ModuleType: _Walk._bare_module,

@@ -11,6 +11,7 @@ import collections
 import enum
 import functools
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -217,6 +218,11 @@ class _Copier:
         vars(copy).update({name: self.copy(item) for name, item in vars(value).items()})
         return copy
 
+    def _weak(self, value: weakref.ref[Any]) -> Any:
+        referent = value()
+        # Held by what has been copied with it, as the original is.
+        return value if referent is None else self._note(value, weakref.ref(self.copy(referent)))
+
     def _set(self, value: Any) -> Any:
         return self._note(value, type(value)(map(self.copy, value)))
 
@@ -279,6 +285,7 @@ _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     collections.OrderedDict: _Copier._dict,
     collections.defaultdict: _Copier._dict,
     types.MappingProxyType: _Copier._proxy,
+    weakref.ref: _Copier._weak,
     types.SimpleNamespace: _Copier._namespace_object,
     set: _Copier._set,
     frozenset: _Copier._set,
