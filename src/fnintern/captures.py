@@ -21,6 +21,7 @@ import decimal
 import enum
 import fractions
 import functools
+import inspect
 import logging
 import os
 import pathlib
@@ -64,7 +65,6 @@ from fnintern.recognition import (
     is_attrs_repr,
     is_library_class,
     is_library_object,
-    is_linen,
     is_protocol,
     is_readable_state,
     is_reference_state,
@@ -72,6 +72,7 @@ from fnintern.recognition import (
     is_users,
     namespace_of,
     slots_of,
+    unread_attributes,
 )
 from fnintern.shortcut import short_key
 
@@ -350,6 +351,8 @@ class _Walk:
             self.tokens.append(name)
             if name == "__annotations__" and type(item) is dict:  # by functools.wraps
                 self._annotations(item, path)
+            elif type(item) is inspect.Signature:  # of annotations too, by their text
+                self.tokens += (str(item), tuple(item.parameters))
             else:
                 self.add(item, f"{path}.{name}")
 
@@ -788,8 +791,9 @@ class _Walk:
             self.add(content_of(value, base), path)
         namespace = namespace_of(value)
         if namespace is not None:
-            if "_id" in namespace and is_linen(value):  # a number to each object
-                namespace = {name: item for name, item in namespace.items() if name != "_id"}
+            unread = unread_attributes(value)
+            if unread:
+                namespace = {name: item for name, item in namespace.items() if name not in unread}
             self.tokens.append(len(namespace))
             self._attributes(namespace, path)
         for name in slots_of(kind):

@@ -29,6 +29,7 @@ from fnintern.recognition import (
     is_users,
     namespace_of,
     slots_of,
+    unread_attributes,
 )
 
 __all__ = ["thaw"]
@@ -180,6 +181,13 @@ class _Copier:
     def _method(self, value: types.MethodType) -> Any:
         return types.MethodType(self.copy(value.__func__), self.copy(value.__self__))
 
+    def _builtin(self, value: Any) -> Any:
+        """A method of an object made in C, such as ``list.append`` of one list."""
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType | type):
+            return value
+        return getattr(self.copy(owner), value.__name__)
+
     def _partial(self, value: functools.partial[Any]) -> Any:
         copy = type(value)(
             self.copy(value.func),
@@ -252,9 +260,10 @@ class _Copier:
                 continue
             object.__setattr__(copy, name, self.copy(item))
         if namespace is not None:
-            object.__getattribute__(copy, "__dict__").update(
-                {name: self.copy(item) for name, item in namespace.items()}
-            )
+            own = object.__getattribute__(copy, "__dict__")
+            unread = unread_attributes(value)
+            for name, item in namespace.items():
+                own[name] = item if name in unread else self.copy(item)
         return copy
 
 
@@ -276,6 +285,8 @@ def _is_plain(value: Any, kind: type) -> bool:
 _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     types.FunctionType: _Copier._function,
     types.MethodType: _Copier._method,
+    types.BuiltinFunctionType: _Copier._builtin,
+    types.MethodWrapperType: _Copier._builtin,
     types.ModuleType: _Copier._module,
     functools.partial: _Copier._partial,
     tuple: _Copier._tuple,
