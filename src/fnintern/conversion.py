@@ -389,8 +389,8 @@ class _Call:
             obstacle = obstacle_in(jaxpr, self.frozen, before)
             if obstacle is not None:
                 raise _Unfit(obstacle)
-        except BaseException:
-            snapshot.restore()  # of what no copy has taken the place of
+        except Exception:  # the call will be made again
+            snapshot.restore()  # what no copy has taken the place of
             raise
         result = traced(operands)
         self._failed = False
