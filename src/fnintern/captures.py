@@ -653,6 +653,8 @@ class _Walk:
             self.add(getattr(value, name), f"{path}.{name}")
 
     def _weak(self, value: weakref.ref[Any], path: str) -> None:
+        if self.references is not References.READ:
+            raise Refused(path, value, "what it refers to may go")
         self.tokens.append(weakref.ref)
         self.add(value(), f"{path}()")
 
