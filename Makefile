@@ -2,7 +2,8 @@
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
 #   make flax-tests   flax's own tests without and with the patch, compared
-#   make bench   a hit of interned against other memos; the call of nnx.cond
+#   make bench   what calls cost, before and after, written to docs/benchmarks.md
+#   make compare the same questions to every memo, on both releases of flax: docs/compare.md
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -21,7 +22,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests coverage bench lint ruff format mypy clean
+.PHONY: demo test flax-tests coverage bench compare lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -38,6 +39,10 @@ coverage: $(stamp)-test
 
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
+
+# The other Python gets an environment of its own; where it is missing, the page says so.
+compare: $(stamp)-flax
+	$(python) -m benchmarks.compare $(ARGS)
 
 lint: ruff format mypy
 

@@ -49,7 +49,7 @@ def weakref_lru_cached() -> Callable[..., Any] | None:
     return cached
 
 
-def weak_dict_memo() -> Callable[..., Any]:
+def weak_dict_memo(factory: Callable[..., Any] = Plain) -> Callable[..., Any]:
     """A ``WeakKeyDictionary`` memo as flax 0.12.12 has it, leak and all.
 
     Two functions, as there: ``_get_simple_cond_fn``, which ``nnx.cond`` calls, and
@@ -75,6 +75,6 @@ def weak_dict_memo() -> Callable[..., Any]:
         return wrapper
 
     def get_simple_cond_fn(f: Any, graph: bool) -> Any:
-        return get_cached_wrapper(simple_cond_fn_cache, Plain, f, graph)
+        return get_cached_wrapper(simple_cond_fn_cache, factory, f, graph)
 
     return get_simple_cond_fn

@@ -15,7 +15,14 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Check", "Result", "Spread", "machine", "race", "ratios", "time_once"]
+__all__ = ["Check", "Result", "Spread", "digits", "machine", "race", "ratios", "time_once"]
+
+
+def digits(figure: float) -> str:
+    """About three digits, and no exponent: ``0.0118``, ``2.31``, ``61.2``, ``2041``."""
+    if figure >= 10:
+        return f"{figure:.0f}" if figure >= 100 else f"{figure:.1f}"
+    return f"{figure:.2f}" if figure >= 0.1 else f"{figure:.2g}"
 
 
 @attrs.frozen
@@ -38,7 +45,7 @@ class Spread:
         return cls(median, low, high, min(figures))
 
     def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return f"{digits(self.median)} ({digits(self.low)} to {digits(self.high)})"
 
 
 @attrs.frozen
