@@ -10,7 +10,15 @@ from typing import Any
 
 from fnintern import interned
 
-__all__ = ["Interned", "Plain", "lru_cached", "weak_dict_memo", "weakref_lru_cached"]
+__all__ = [
+    "Interned",
+    "InternedByValue",
+    "Plain",
+    "lru_cached",
+    "weak_dict_memo",
+    "weak_value_interned",
+    "weakref_lru_cached",
+]
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,6 +33,15 @@ class Plain:
 @dataclasses.dataclass(eq=False)
 class Interned:
     """The same, interned."""
+
+    f: Callable[..., Any]
+    graph: bool
+
+
+@interned(by="value")
+@dataclasses.dataclass(eq=False)
+class InternedByValue:
+    """The same, interned by value."""
 
     f: Callable[..., Any]
     graph: bool
@@ -47,6 +64,16 @@ def weakref_lru_cached() -> Callable[..., Any] | None:
 
     cached: Callable[..., Any] = weakref_lru_cache(make, maxsize=None)
     return cached
+
+
+def weak_value_interned() -> Callable[..., Any] | None:
+    """jax's interner, in C++, which forgets what nobody holds; or None. Private to jax."""
+    try:
+        from jax._src.util import weak_value_interner
+    except ImportError:
+        return None
+    interner: Callable[..., Any] = weak_value_interner(Plain)
+    return interner
 
 
 def weak_dict_memo(factory: Callable[..., Any] = Plain) -> Callable[..., Any]:
