@@ -43,7 +43,7 @@ class Grown:
 
     Attributes:
         alive: functions that live on, of ``made``.
-        objects: by how many the collector's objects grew.
+        objects: by how many the collector's objects grew; it may be that some went.
         rss: by how many MiB the process grew, up to each look.
     """
 
@@ -153,7 +153,7 @@ def run(rounds: int, calls: int, show: Callable[[str], None]) -> Result:
                     "patched" if patched else "as installed",
                     f"{number:,}",
                     f"{found.alive:,} of {found.made:,}",
-                    f"{found.objects / number:.2f}",
+                    f"{max(0, found.objects) / number:.2f}",
                     f"{found.rss[-1][1] / number * 1000:.1f}",
                 ]
             )

@@ -67,7 +67,7 @@ def _lines(found: Sequence[Found]) -> Iterator[str]:
     yield "\n## How many rows have no bold cell?\n"
     yield from _tally(found)
     yield f"\n## {cost.TABLE}\n"
-    yield "Ratios within a round, in one process: median, and in brackets the quartiles."
+    yield "Ratios of processor time within a round, in one process: median (quartiles)."
     yield "The wrapper is held, so that all can hit. A `cond` that traces again pays for it here.\n"
     yield from _table(found, [("", question) for question in cost.QUESTIONS])
 
