@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints the parts that were asked for and writes them; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"which of {', '.join(PARTS)}; all by default")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the calls, and fewer rounds")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the calls, fewer rounds")
     parser.add_argument("--output", type=Path, default=PAGE, help="the page, %(default)s")
     options = parser.parse_args(argv)
     unknown = [part for part in options.parts if part not in PARTS]
