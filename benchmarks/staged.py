@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -92,8 +92,8 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
     for name, (call, stable) in CALLS.items():
         arrays = itertools.cycle(ARRAYS)
         programs: dict[str, Callable[[], Any]] = {
-            "jax.lax": lambda call=call, arrays=arrays: call(jax.lax, next(arrays)),
-            "fnintern.lax": lambda call=call, arrays=arrays: call(lax, next(arrays)),
+            "jax.lax": functools.partial(_call, call, jax.lax, arrays),
+            "fnintern.lax": functools.partial(_call, call, lax, arrays),
         }
         counts = [count(program) for program in programs.values()]
         rivals = {
@@ -101,12 +101,12 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
             "fnintern.lax": functools.partial(_timed, programs["fnintern.lax"], number),
         }
         if stable is not None:
-            limit = functools.partial(lambda stable, arrays: stable(next(arrays)), stable, arrays)
+            limit = functools.partial(_call, _alone(stable), None, arrays)
             limit()
             # jax.lax.map makes a function of its own at each call, whatever it is given.
             calls = max(2, number // 100) if name == "map" else number
             rivals["limit"] = functools.partial(_timed, limit, calls)
-        seconds = race(rivals, rounds, lambda line, name=name: show(f"{name}: {line}"))
+        seconds = race(rivals, rounds, functools.partial(_shown, show, name))
         ms = {rival: Spread.of(figures).median * 1e3 for rival, figures in seconds.items()}
         for rival, figures in medians.items():
             figures.append(ms[rival])
@@ -137,6 +137,18 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
     return Result(
         "Closure conversion", NOTES, [Table(heads, rows, words=1)], checks=checks, plots=[plot]
     )
+
+
+def _call(call: Callable[[Any, Any], Any], ops: Any, arrays: Iterator[Any]) -> Any:
+    return call(ops, next(arrays))
+
+
+def _alone(stable: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda ops, w: stable(w)
+
+
+def _shown(show: Callable[[str], None], name: str, line: str) -> None:
+    show(f"{name}: {line}")
 
 
 def _timed(call: Callable[[], Any], number: int) -> float:
