@@ -21,6 +21,7 @@ import attrs
 
 from fnintern.ambient import ambient_key, carried, entered
 from fnintern.captures import Frozen, References, Refused, freeze
+from fnintern.code import facts_of
 from fnintern.explanations import Obstacle
 from fnintern.interner import CacheInfo
 from fnintern.keys import Key, Marker, Unkeyable
@@ -173,6 +174,9 @@ class Conversion:
             entry.discard()
         if self._unfit.of(frozen) is not None or call.keeps_arrays():
             return None, False
+        if call.leaves and any(map(_asks, frozen.targets)):
+            self._unfit.note(frozen, _ASKS)
+            return None, False
         name = getattr(self.op, "__name__", "staged")
         entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
         call.entry = self._programs.install(store, key, entry)
@@ -216,6 +220,21 @@ class _Unfit(Exception):
 _CHANGED: Final = Obstacle(
     "f", "function", "its trace changed what it captures", "return the value instead"
 )
+
+
+_ASKS: Final = Obstacle(
+    "f",
+    "function",
+    "it may tell a tracer from a captured array: it catches errors, or names Tracer",
+    "pass the array as an operand",
+)
+
+
+def _asks(target: Any) -> bool:
+    if type(target) is not types.CodeType:
+        return False
+    facts = facts_of(target)
+    return facts.asks and not facts.library
 
 
 def _reason_for(error: BaseException) -> Obstacle:
