@@ -301,6 +301,8 @@ class _Call:
 
     def _take(self, value: Any, static: bool, donated: bool, functions: bool) -> None:
         if static:
+            if not functions:
+                hash(value)  # what has no hash jax.jit does not take
             value = self._as_python(value)
             if not isinstance(value, self._jax.Array):  # a tracer
                 self.spec.append(_FROZEN)
