@@ -1,7 +1,7 @@
 """``jax.lax``'s operations on functions, staged: ``from fnintern import lax``.
 
 Each has the signature and the meaning of its namesake, and compiles once for what its functions
-are; see :func:`fnintern.staged`. Imports jax.
+are; see :func:`fnintern.staged`. All other names are those of ``jax.lax``. Imports jax.
 
 Example:
     >>> import jax.numpy as jnp
@@ -96,7 +96,13 @@ _ASIDE: Final[dict[str, Callable[..., bool]]] = {
 }
 
 
+def __getattr__(name: str) -> Any:
+    """All else of ``jax.lax`` is what it is there."""
+    return getattr(jax.lax, name)
+
+
 if TYPE_CHECKING:
+    from jax.lax import *  # noqa: F403
     from jax.lax import associative_scan as associative_scan
     from jax.lax import cond as cond
     from jax.lax import custom_linear_solve as custom_linear_solve
