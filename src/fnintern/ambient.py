@@ -34,8 +34,18 @@ def ambient_key() -> Key:
 
 
 @functools.cache
+def jax_settings() -> Callable[[], Key]:
+    """Reads what a trace reads of ``jax.config``, and JAX does not have in its key."""
+    names = ("jax_default_prng_impl", "jax_enable_custom_prng", "jax_legacy_prng_key")
+    config: Any = sys.modules["jax"].config
+    present = [name for name in names if hasattr(config, name)]
+    return lambda: tuple([getattr(config, name) for name in present])
+
+
+@functools.cache
 def flax_settings() -> Callable[[], Key]:
-    """Reads what a trace reads of ``flax.nnx``, and JAX does not have in its key."""
+    """Reads what a trace reads of ``flax.nnx`` and of JAX, and JAX does not have in its key."""
+    of_jax = jax_settings()
     variablelib = sys.modules["flax.nnx.variablelib"]
     graphlib = sys.modules["flax.nnx.graphlib"]
     readers = [
@@ -56,6 +66,7 @@ def flax_settings() -> Callable[[], Key]:
         ref = getattr(variables, "variable_ref_stack", None)
         rules: Any = axis_rules()
         return (
+            *of_jax(),
             *[value() for value in readers],
             hijax[-1] if hijax else None,
             ref[-1] if ref else None,
@@ -84,6 +95,7 @@ def _flax_linen() -> Callable[[], Key]:
 
 #: Module -> what makes its reader, once it is loaded.
 _READERS: Final[dict[str, Callable[[], Callable[[], Key]]]] = {
+    "jax": jax_settings,
     "flax.nnx": flax_settings,
     "flax.linen": functools.cache(_flax_linen),
 }

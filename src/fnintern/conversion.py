@@ -399,26 +399,30 @@ class _Call:
         """
         self._failed = True
         before = live_arrays()
-        values = thaw(self.values, self.frozen, [leaves[place] for place in self._places])
-        # A trace of its own, so that it can be looked at before anything runs.
-        traced = self._jax.jit(lambda operands: self._make(values, operands), inline=True)
-        seen = _freeze(values)
-        classes = [target for target in seen.targets if isinstance(target, type)]
-        snapshot = Snapshot((*seen.holders, *classes))
-        try:
-            jaxpr = traced.trace(operands).jaxpr
-            self._check_unchanged(values, seen)
-            obstacle = obstacle_in(jaxpr, self.frozen, before)
-            if obstacle is not None:
-                raise _Unfit(obstacle)
-        except Exception:  # the call will be made again
-            snapshot.restore()  # what no copy has taken the place of
-            raise
-        result = traced(operands)
+        # A trace of its own, so that it can be looked at before anything runs. It gets all that it
+        # reads as arguments: what it would close over, JAX keeps should the trace fail.
+        traced = self._jax.jit(lambda *inputs: self._make(*inputs), inline=True)
+        obstacle = obstacle_in(traced.trace(leaves, operands).jaxpr, self.frozen, before)
+        if obstacle is not None:
+            raise _Unfit(obstacle)
+        result = traced(leaves, operands)
         self._failed = False
         return result
 
-    def _make(self, values: list[Any], operands: tuple[Any, ...]) -> Any:
+    def _make(self, leaves: list[Any], operands: tuple[Any, ...]) -> Any:
+        values = thaw(self.values, self.frozen, [leaves[place] for place in self._places])
+        before = _freeze(values)
+        classes = [target for target in before.targets if isinstance(target, type)]
+        snapshot = Snapshot((*before.holders, *classes))
+        try:
+            result = self._apply(values, operands)
+            self._check_unchanged(values, before)
+        except Exception:  # the call will be made again
+            snapshot.restore()  # what no copy has taken the place of
+            raise
+        return result
+
+    def _apply(self, values: list[Any], operands: tuple[Any, ...]) -> Any:
         args, kwargs = self._put_together(iter(values), iter(operands))
         with contextlib.ExitStack() as stack:
             count = len(self.carried)
