@@ -1,0 +1,101 @@
+"""Counts what ``patch_jax()`` does: how many eager calls are converted, and why others are not."""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from fnintern import eager
+from fnintern.conversion import Conversion
+from fnintern.explanations import Obstacle
+from fnintern.staged import Staged
+
+__all__ = ["ConversionCounts"]
+
+_OUTCOMES: Final = ("hit", "built", "unconverted", "raised", "traced")
+
+
+class ConversionCounts:
+    """What happened to calls of staged operations: by operation, and why they were not converted.
+
+    Beside those that hit a program, built one, or ran unconverted: those that raised what the
+    operation raises, and those that stepped aside inside a trace or in one of JAX's modes.
+    """
+
+    def __init__(self) -> None:
+        self.outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+        #: (operation, type at fault, reason) -> times.
+        self.obstacles: collections.Counter[tuple[str, str, str]] = collections.Counter()
+        #: (type at fault, reason, test in which it was met, path of the capture, whole reason)
+        self.tests: set[tuple[str, str, str, str, str]] = set()
+
+    def count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Counts from now on."""
+        run, call = Conversion.run, Staged.__call__
+
+        def counted_call(staged: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if not eager.is_eager():
+                self.outcomes[staged.__qualname__, "traced"] += 1
+            return call(staged, *args, **kwargs)
+
+        def counted_run(conversion: Any, *args: Any) -> Any:
+            name = conversion.op.__qualname__
+            before = conversion._hits, conversion._misses
+            outcome = "raised"
+            try:
+                result = run(conversion, *args)
+                after = conversion._hits, conversion._misses
+                converted = "hit" if after[0] > before[0] else "built"
+                outcome = converted if after != before else "unconverted"
+            finally:
+                self.outcomes[name, outcome] += 1
+            return result
+
+        monkeypatch.setattr(Staged, "__call__", counted_call)
+        monkeypatch.setattr(Conversion, "run", counted_run)
+        monkeypatch.setattr(Conversion, "watcher", self._refused)
+
+    def _refused(self, conversion: Conversion, found: Obstacle) -> None:
+        kind = "a class of the test's own" if "<locals>" in found.type_name else found.type_name
+        # What an error says names arrays and functions of the test.
+        reason = re.sub(r"\((\w+): .*\)", r"(\1)", found.reason)
+        self.obstacles[conversion.op.__qualname__, kind, reason] += 1
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        self.tests.add((kind, reason, test, found.path, found.reason))
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            "outcomes": [[*key, n] for key, n in sorted(self.outcomes.items())],
+            "obstacles": [[*key, n] for key, n in sorted(self.obstacles.items())],
+            "tests": sorted(self.tests),
+        }
+
+    def add(self, dump: dict[str, Any]) -> None:
+        for name, outcome, n in dump["outcomes"]:
+            self.outcomes[name, outcome] += n
+        for name, kind, reason, n in dump["obstacles"]:
+            self.obstacles[name, kind, reason] += n
+        self.tests |= {tuple(found) for found in dump["tests"]}
+
+    def lines(self) -> Iterator[str]:
+        yield "  ".join((f"{'calls':24}", *(f"{outcome:>11}" for outcome in _OUTCOMES)))
+        for name in (*sorted({name for name, _ in self.outcomes}), None):
+            numbers = [
+                sum(n for key, n in self.outcomes.items() if key == (name or key[0], outcome))
+                for outcome in _OUTCOMES
+            ]
+            yield "  ".join((f"{name or 'in all':24}", *(f"{number:>11}" for number in numbers)))
+        if self.obstacles:
+            yield ""
+            yield "what ran unconverted: times, tests, reason"
+            times: collections.Counter[tuple[str, str]] = collections.Counter()
+            for (_, kind, reason), n in self.obstacles.items():
+                times[kind, reason] += n
+            for (kind, reason), n in times.most_common():
+                tests = len({found[2] for found in self.tests if found[:2] == (kind, reason)})
+                yield f"{n:>7} {tests:>6}  {kind}: {reason}"
