@@ -348,7 +348,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "random_module": (lambda: np.random, "module", "else at each call", "read it outside"),
     "time": (lambda: time.time, "builtin_function", "belongs to time", "read it outside"),
     "getter": (lambda: operator.itemgetter(0), "itemgetter", "read completely", "operand"),
-    "weak_reference": (lambda: weakref.ref(Mode), "ReferenceType", "read completely", "operand"),
+    "weak_reference": (lambda: weakref.ref(Mode), "ReferenceType", "may go", "operand"),
     "environment": (lambda: os.getenv, "function", "operating system", "read it outside"),
     "module_of_the_users": (lambda: states, "module", "used as a value", "operand"),
     "many": (lambda: list(range(30_000)), "list", "more than 20000 parts", "operand"),

@@ -79,6 +79,7 @@ def lines(found: dict[str, dict[str, Count]]) -> Iterator[str]:
         yield ""
         yield "| eager call | before | `patch_jax()` | with a line | by | the line, and why |"
         yield "|---|---|---|---|---|---|"
+        said = ""
         for program in shown:
             if program.library != library:
                 continue
@@ -91,14 +92,16 @@ def lines(found: dict[str, dict[str, Count]]) -> Iterator[str]:
                 notes.append(_escaped(program.recipe))
             if program.why and fixed != PATCH:
                 notes.append(program.why)
+            note = "; ".join(notes)
             cells = (
                 name,
                 str(before),
                 _cell(row.get("patch_jax"), before) if patched else "",
                 _cell(row.get("recipe"), before),
                 fixed,
-                ". ".join(notes),
+                "as above" if note and note == said else note,
             )
+            said = note
             yield f"| {' | '.join(cells)} |"
     yield ""
     yield from HELP.splitlines()

@@ -7,15 +7,17 @@ in a release are taken as empty.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fnintern.captures import Refused
 from fnintern.keys import Key
 
-__all__ = ["ambient_key", "flax_settings"]
+__all__ = ["ambient_key", "carried", "entered", "flax_settings"]
 
 
 def ambient_key() -> Key:
@@ -80,32 +82,80 @@ def _flax_linen() -> Callable[[], Key]:
     return read
 
 
-def _haiku() -> Callable[[], Key]:
-    base = sys.modules["haiku._src.base"]
-
-    def read() -> Key:
-        if getattr(base, "frame_stack", None):
-            raise Refused("haiku", None, "a transformed function is running", "jit its apply")
-        return ()
-
-    return read
-
-
-def _numpyro() -> Callable[[], Key]:
-    primitives = sys.modules["numpyro.primitives"]
-
-    def read() -> Key:
-        if getattr(primitives, "_PYRO_STACK", None):
-            raise Refused("numpyro", None, "effect handlers are in force", "jit the whole")
-        return ()
-
-    return read
-
-
 #: Module -> what makes its reader, once it is loaded.
 _READERS: Final[dict[str, Callable[[], Callable[[], Key]]]] = {
     "flax.nnx": flax_settings,
     "flax.linen": functools.cache(_flax_linen),
-    "haiku": functools.cache(_haiku),
-    "numpyro": functools.cache(_numpyro),
 }
+
+
+def carried(values: Sequence[Any]) -> list[tuple[str, Any]]:
+    """State of libraries that goes along with a converted call: names, and what is to be frozen.
+
+    Args:
+        values: the functions of the call.
+
+    Raises:
+        Refused: there is state that cannot go along.
+    """
+    _check_numpyro(values)
+    frame = _haiku_frame()
+    return [] if frame is None else [("haiku", frame)]
+
+
+def entered(name: str, state: Any) -> contextlib.AbstractContextManager[Any]:
+    """The state of a library in force, as :func:`carried` found it, with other arrays in it."""
+    assert name == "haiku", name
+    base = sys.modules["haiku._src.base"]
+    frame = base.current_frame().evolve(state["params"], state["state"], state["rng"])
+    manager: contextlib.AbstractContextManager[Any] = base.frame_stack(frame)
+    return manager
+
+
+#: Functions of haiku's users, which may do anything: module, stack.
+_HAIKU_HOOKS: Final = (
+    ("haiku._src.base", "param_creator_stack"),
+    ("haiku._src.base", "state_creator_stack"),
+    ("haiku._src.base", "param_getter_stack"),
+    ("haiku._src.base", "state_getter_stack"),
+    ("haiku._src.base", "state_setter_stack"),
+    ("haiku._src.base", "closure_boundary_stack"),
+    ("haiku._src.module", "interceptor_stack"),
+    ("haiku._src.module", "method_hook_stack"),
+    ("haiku._src.dot", "graph_stack"),
+)
+
+
+def _haiku_frame() -> Any:
+    """What ``haiku`` functions read of the transformed function in which they run: parameters,
+    state, random keys, and the names that modules made inside would get."""
+    base = sys.modules.get("haiku._src.base")
+    if base is None or not base.frame_stack:
+        return None
+    for module, name in _HAIKU_HOOKS:
+        if getattr(sys.modules.get(module), name, None):
+            raise Refused("haiku", None, f"its {name} is in use", "leave it")
+    frame = base.current_frame()
+    if not frame.freeze_params:
+        raise Refused("haiku", None, "parameters are being made", "jit the init function")
+    return {
+        "params": frame.params,
+        "state": frame.state,
+        "rng": frame.rng_stack.peek(),
+        "modules": [(m.module.module_name, m.method_name) for m in frame.module_stack],
+        "counters": [dict(counter) for counter in frame.counter_stack],
+        "names": [sorted(names) for names in frame.used_names_stack],
+    }
+
+
+def _check_numpyro(values: Sequence[Any]) -> None:
+    """Effect handlers act on what a function samples; but for the bodies of numpyro's own control
+    flow, which carry what they need of them and hide the rest."""
+    stack = getattr(sys.modules.get("numpyro.primitives"), "_PYRO_STACK", None)
+    if stack and not all(
+        isinstance(value, types.FunctionType)
+        and value.__globals__.get("__name__") == "numpyro.contrib.control_flow"
+        for value in values
+        if callable(value)
+    ):
+        raise Refused("numpyro", None, "effect handlers are in force", "jit the whole program")

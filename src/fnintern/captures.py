@@ -21,6 +21,7 @@ import decimal
 import enum
 import fractions
 import functools
+import inspect
 import logging
 import os
 import pathlib
@@ -64,7 +65,6 @@ from fnintern.recognition import (
     is_attrs_repr,
     is_library_class,
     is_library_object,
-    is_linen,
     is_protocol,
     is_readable_state,
     is_reference_state,
@@ -72,6 +72,7 @@ from fnintern.recognition import (
     is_users,
     namespace_of,
     slots_of,
+    unread_attributes,
 )
 from fnintern.shortcut import short_key
 
@@ -196,6 +197,11 @@ def freeze(
 
 
 _Handler = Callable[["_Walk", Any, str], None]
+
+
+#: Attributes that say nothing of what an object does: our own, and the number that haiku gives to
+#: each module, which functools.wraps copies along.
+_NUMBERS: Final = frozenset({STORE_ATTRIBUTE, "_creation_frame_id"})
 
 
 class _Walk:
@@ -340,11 +346,13 @@ class _Walk:
     def _attributes(self, namespace: dict[str, Any], path: str) -> None:
         # In their own order, which code may go by.
         for name, item in list(namespace.items()):
-            if name == STORE_ATTRIBUTE:
+            if name in _NUMBERS:
                 continue
             self.tokens.append(name)
             if name == "__annotations__" and type(item) is dict:  # by functools.wraps
                 self._annotations(item, path)
+            elif type(item) is inspect.Signature:  # of annotations too, by their text
+                self.tokens += (str(item), tuple(item.parameters))
             else:
                 self.add(item, f"{path}.{name}")
 
@@ -644,6 +652,12 @@ class _Walk:
         for name in ("start", "stop", "step"):
             self.add(getattr(value, name), f"{path}.{name}")
 
+    def _weak(self, value: weakref.ref[Any], path: str) -> None:
+        if self.references is not References.READ:
+            raise Refused(path, value, "what it refers to may go")
+        self.tokens.append(weakref.ref)
+        self.add(value(), f"{path}()")
+
     def _namespace(self, value: Any, path: str) -> None:
         if not self._met(value):
             self.tokens += (types.SimpleNamespace, len(vars(value)))
@@ -779,8 +793,9 @@ class _Walk:
             self.add(content_of(value, base), path)
         namespace = namespace_of(value)
         if namespace is not None:
-            if "_id" in namespace and is_linen(value):  # a number to each object
-                namespace = {name: item for name, item in namespace.items() if name != "_id"}
+            unread = unread_attributes(value)
+            if unread:
+                namespace = {name: item for name, item in namespace.items() if name not in unread}
             self.tokens.append(len(namespace))
             self._attributes(namespace, path)
         for name in slots_of(kind):
@@ -839,6 +854,9 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     bytearray: _Walk._bytearray,
     slice: _Walk._slice,
     types.SimpleNamespace: _Walk._namespace,
+    weakref.ref: _Walk._weak,
+    types.GenericAlias: _Walk._trusted,
+    types.UnionType: _Walk._trusted,
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
     types.ModuleType: _Walk._bare_module,

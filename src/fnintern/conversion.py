@@ -9,6 +9,7 @@ Imports jax and numpy when the first call is made.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import types
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
-from fnintern.ambient import ambient_key
+from fnintern.ambient import ambient_key, carried, entered
 from fnintern.captures import Frozen, References, Refused, freeze
 from fnintern.explanations import Obstacle
 from fnintern.interner import CacheInfo
@@ -169,7 +170,7 @@ class Conversion:
                 return _NOTHING, False
             call.freeze()
             frozen = call.frozen
-            situation = (*call.strict, *call.aliases, *ambient_key())
+            situation = (*call.strict, *call.aliases, *call.carried, *ambient_key())
             key = (self._programs.mark, *call.spec, _FROZEN, *situation, *frozen.key)
             owner = frozen.owner.__code__ if frozen.owner is not None else None
             store = store_of(owner) if owner is not None else self._programs.constants
@@ -255,8 +256,8 @@ class _Call:
     """One converted call: its arguments taken apart, and put together again inside the trace."""
 
     __slots__ = (
-        "_failed", "_jax", "_numpy", "_places", "aliases", "donated", "entry", "frozen", "leaves",
-        "op", "operands", "spec", "strict", "values",
+        "_failed", "_jax", "_numpy", "_places", "aliases", "carried", "donated", "entry", "frozen",
+        "leaves", "op", "operands", "spec", "strict", "values",
     )  # fmt: skip
 
     frozen: Frozen
@@ -282,6 +283,8 @@ class _Call:
         self.leaves: list[Any] = []
         self._places: list[int] = []
         self.aliases: tuple[int, ...] = ()
+        #: Names of libraries whose state goes along; the state itself is the last of the values.
+        self.carried: list[str] = []
         self._failed = False
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters) -> None:
@@ -347,6 +350,9 @@ class _Call:
 
     def freeze(self) -> None:
         """Finds what identifies the call, and each captured array once, whoever holds it."""
+        for name, state in carried(self.values):
+            self.carried.append(name)
+            self.values.append(state)
         self.frozen = _freeze(self.values)
         leaves = self.frozen.leaves
         if len(leaves) < 2:
@@ -403,8 +409,8 @@ class _Call:
             obstacle = obstacle_in(jaxpr, self.frozen, before)
             if obstacle is not None:
                 raise _Unfit(obstacle)
-        except BaseException:
-            snapshot.restore()  # of what no copy has taken the place of
+        except Exception:  # the call will be made again
+            snapshot.restore()  # what no copy has taken the place of
             raise
         result = traced(operands)
         self._failed = False
@@ -412,7 +418,11 @@ class _Call:
 
     def _make(self, values: list[Any], operands: tuple[Any, ...]) -> Any:
         args, kwargs = self._put_together(iter(values), iter(operands))
-        return self.op(*args, **kwargs)
+        with contextlib.ExitStack() as stack:
+            count = len(self.carried)
+            for name, state in zip(self.carried, values[len(values) - count :], strict=True):
+                stack.enter_context(entered(name, state))
+            return self.op(*args, **kwargs)
 
     def _check_unchanged(self, values: list[Any], before: Frozen) -> None:
         try:

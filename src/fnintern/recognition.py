@@ -21,9 +21,9 @@ from fnintern.keys import importable
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
     "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_library_class",
-    "is_library_object", "is_linen", "is_protocol", "is_pure_library", "is_pytree_node",
+    "is_library_object", "is_protocol", "is_pure_library", "is_pytree_node",
     "is_readable_state", "is_reference_state", "is_trace_state", "is_users", "namespace_of",
-    "slots_of",
+    "slots_of", "unread_attributes",
 ]  # fmt: skip
 
 #: Modules whose functions return something else at each call.
@@ -129,7 +129,11 @@ _REFERENCE_STATE: Final = (
 
 
 def is_readable_state(value: Any) -> bool:
-    """Whether it is a module or a variable of ``flax.nnx`` that holds its state in attributes."""
+    """Whether it holds its state in attributes: a module or a variable of ``flax.nnx``, a scope of
+    ``flax.core``."""
+    scope = sys.modules.get("flax.core.scope")
+    if scope is not None and isinstance(value, getattr(scope, "Scope", ())):
+        return True
     nnx = sys.modules.get("flax.nnx")
     if nnx is None or not isinstance(value, nnx.Pytree | nnx.Variable | nnx.State):
         return False
@@ -157,9 +161,20 @@ def content_of(value: Any, base: Any) -> Any:
     return base.__pos__(value)
 
 
-def is_linen(value: Any) -> bool:
-    linen = sys.modules.get("flax.linen")
-    return linen is not None and isinstance(value, getattr(linen, "Module", ()))
+def unread_attributes(value: Any) -> frozenset[str]:
+    """Attributes that a trace makes nothing of: the number of a module of ``flax.linen``, the trace
+    to which a scope of ``flax.core`` belongs."""
+    for module, name, attributes in _UNREAD:
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(value, getattr(loaded, name, ())):
+            return attributes
+    return frozenset()
+
+
+_UNREAD: Final = (
+    ("flax.linen", "Module", frozenset({"_id"})),
+    ("flax.core.scope", "Scope", frozenset({"trace_level"})),
+)
 
 
 def namespace_of(value: Any) -> dict[str, Any] | None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import struct
-from collections.abc import Iterator
 from typing import Any, Final
 
 __all__ = ["number_types"]
 
-#: Hashes of structures with no number in them, as most are. The structures themselves would keep
-#: what their nodes refer to alive.
-_plain: set[int] = set()
-_MAX_PLAIN: Final = 4096
+#: Structures with nothing but text in them, as most are: what is equal to one is the same.
+_texts: dict[Any, None] = {}
+_MAX_TEXTS: Final = 1024
 
 
 def number_types(structure: Any) -> tuple[Any, ...]:
@@ -29,36 +27,44 @@ def number_types(structure: Any) -> tuple[Any, ...]:
         >>> one == other, number_types(one) == number_types(other)
         (True, False)
     """
-    number = hash(structure)
-    if number in _plain:
+    if structure in _texts:
         return ()
-    tokens = tuple(_of_nodes(structure))
-    if not tokens:
-        if len(_plain) >= _MAX_PLAIN:
-            _plain.clear()
-        _plain.add(number)
-    return tokens
+    tokens: list[Any] = []
+    if _walk_nodes(structure, tokens):
+        if len(_texts) >= _MAX_TEXTS:
+            _texts.clear()
+        _texts[structure] = None
+    return tuple(tokens)
 
 
-def _of_nodes(structure: Any) -> Iterator[Any]:
+def _walk_nodes(structure: Any, tokens: list[Any]) -> bool:
+    """Adds the tokens of a structure; returns whether it holds nothing but text."""
     node = structure.node_data()
-    if node is not None:
-        yield from _of_data(node[1])
-        for child in structure.children():
-            yield from _of_nodes(child)
+    if node is None:
+        return True
+    kind, data = node
+    # A named tuple has its class there, which the program keeps anyway.
+    text = data is kind or _walk_data(data, tokens)
+    for child in structure.children():
+        text &= _walk_nodes(child, tokens)
+    return text
 
 
-def _of_data(data: Any) -> Iterator[Any]:
+def _walk_data(data: Any, tokens: list[Any]) -> bool:
+    kind = type(data)
+    if kind is str or data is None:
+        return True
     if isinstance(data, numbers.Number):
-        yield type(data)
+        tokens.append(kind)
         if isinstance(data, float):  # 0.0 == -0.0
-            yield struct.pack("d", data)
-    elif isinstance(data, tuple | list | set | frozenset):
-        for item in data:
-            yield from _of_data(item)
-    elif isinstance(data, dict):
+            tokens.append(struct.pack("d", data))
+        return False
+    if isinstance(data, tuple | list | set | frozenset):
+        return all([_walk_data(item, tokens) for item in data]) and kind in (tuple, list)
+    if isinstance(data, dict):
         for item in data.items():
-            yield from _of_data(item)
+            _walk_data(item, tokens)
     elif dataclasses.is_dataclass(data) and not isinstance(data, type):
         for field in dataclasses.fields(data):
-            yield from _of_data(getattr(data, field.name, None))
+            _walk_data(getattr(data, field.name, None), tokens)
+    return False

@@ -11,6 +11,7 @@ import collections
 import enum
 import functools
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from fnintern.recognition import (
     is_users,
     namespace_of,
     slots_of,
+    unread_attributes,
 )
 
 __all__ = ["thaw"]
@@ -179,6 +181,13 @@ class _Copier:
     def _method(self, value: types.MethodType) -> Any:
         return types.MethodType(self.copy(value.__func__), self.copy(value.__self__))
 
+    def _builtin(self, value: Any) -> Any:
+        """A method of an object made in C, such as ``list.append`` of one list."""
+        owner = value.__self__
+        if owner is None or isinstance(owner, types.ModuleType | type):
+            return value
+        return getattr(self.copy(owner), value.__name__)
+
     def _partial(self, value: functools.partial[Any]) -> Any:
         copy = type(value)(
             self.copy(value.func),
@@ -217,6 +226,11 @@ class _Copier:
         vars(copy).update({name: self.copy(item) for name, item in vars(value).items()})
         return copy
 
+    def _weak(self, value: weakref.ref[Any]) -> Any:
+        referent = value()
+        # Held by what has been copied with it, as the original is.
+        return value if referent is None else self._note(value, weakref.ref(self.copy(referent)))
+
     def _set(self, value: Any) -> Any:
         return self._note(value, type(value)(map(self.copy, value)))
 
@@ -246,9 +260,10 @@ class _Copier:
                 continue
             object.__setattr__(copy, name, self.copy(item))
         if namespace is not None:
-            object.__getattribute__(copy, "__dict__").update(
-                {name: self.copy(item) for name, item in namespace.items()}
-            )
+            own = object.__getattribute__(copy, "__dict__")
+            unread = unread_attributes(value)
+            for name, item in namespace.items():
+                own[name] = item if name in unread else self.copy(item)
         return copy
 
 
@@ -270,6 +285,8 @@ def _is_plain(value: Any, kind: type) -> bool:
 _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     types.FunctionType: _Copier._function,
     types.MethodType: _Copier._method,
+    types.BuiltinFunctionType: _Copier._builtin,
+    types.MethodWrapperType: _Copier._builtin,
     types.ModuleType: _Copier._module,
     functools.partial: _Copier._partial,
     tuple: _Copier._tuple,
@@ -279,6 +296,7 @@ _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     collections.OrderedDict: _Copier._dict,
     collections.defaultdict: _Copier._dict,
     types.MappingProxyType: _Copier._proxy,
+    weakref.ref: _Copier._weak,
     types.SimpleNamespace: _Copier._namespace_object,
     set: _Copier._set,
     frozenset: _Copier._set,
