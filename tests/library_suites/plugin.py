@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fnintern")
     group.addoption("--fnintern", choices=(*_PATCHES, "off"), default="off", help="the patch")
     group.addoption("--fnintern-twice", action="store_true", help="run each test twice in a row")
+    group.addoption(
+        "--fnintern-compare", action="store_true", help="make converted calls unconverted, too"
+    )
     group.addoption("--fnintern-report", metavar="FILE", help="write the counts as JSON")
 
 
@@ -47,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     counts = config.stash[_counts] = kind()
     monkeypatch = pytest.MonkeyPatch()
     config.add_cleanup(monkeypatch.undo)
-    counts.count(monkeypatch)
+    counts.count(monkeypatch, compare=config.getoption("--fnintern-compare"))
     if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         return  # the workers run the tests
     config.add_cleanup(apply().revert)

@@ -62,6 +62,7 @@ def run(root: Path, tests: list[str], patch: str, options: argparse.Namespace) -
     command += suite.arguments
     command += ["-n", str(options.n), "--dist", "worksteal"] if options.n else []
     command += ["--fnintern-twice"] if options.twice else []
+    command += ["--fnintern-compare"] if options.compare else []
     command += ["-k", options.k] if options.k else []
     command += [f"--fnintern-report={report.with_suffix('.json')}"]
     environment = {**os.environ, **suite.environment}
@@ -105,6 +106,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only the files that use transforms")
     parser.add_argument("--examples", action="store_true", help="the examples instead")
     parser.add_argument("--twice", action="store_true", help="run each test twice, to hit more")
+    parser.add_argument(
+        "--compare", action="store_true", help="under patch_jax, compare each call with jax.lax's"
+    )
     parser.add_argument("-n", type=int, default=2, help="worker processes (pytest-xdist); 0: none")
     parser.add_argument("-k", help="as of pytest")
     parser.add_argument("--sdist", type=Path, help="use this file instead of downloading one")

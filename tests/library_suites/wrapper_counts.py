@@ -39,7 +39,7 @@ class WrapperCounts:
         #: (type of the capture, reason, test in which it was met, path of the capture)
         self.tests: set[tuple[str, str, str, str]] = set()
 
-    def count(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def count(self, monkeypatch: pytest.MonkeyPatch, *, compare: bool = False) -> None:
         """Counts from now on."""
         _count(self, monkeypatch)
 
