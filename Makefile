@@ -5,9 +5,10 @@
 #   make haiku-tests  dm-haiku's own tests without and with patch_jax(), compared
 #   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
 #   make libraries   what programs over other JAX libraries trace, and what helps
-#   make bench   a hit of interned against other memos; the call of nnx.cond
 #   make docs    the documentation, as a site in docs/_build/html
 #   make dist    wheel and source distribution, built, checked and tested; all tests with ARGS=--all
+#   make bench   what calls cost, before and after, written to docs/benchmarks.md
+#   make compare the same questions to every memo, on both releases of flax: docs/compare.md
 #   make lint    ruff and mypy
 # Another interpreter:  make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -26,7 +27,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests haiku-tests new-wrappers coverage libraries bench docs dist lint ruff format mypy clean
+.PHONY: demo test flax-tests haiku-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -52,6 +53,10 @@ libraries: $(stamp)-libraries
 
 bench: $(stamp)-bench
 	$(python) -m benchmarks $(ARGS)
+
+# The other Python gets an environment of its own; where it is missing, the page says so.
+compare: $(stamp)-flax
+	$(python) -m benchmarks.compare $(ARGS)
 
 # Warnings are errors: a broken link, a name that no docstring has. Nothing is fetched.
 docs: $(stamp)-docs

@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.timing import Check, Result, Spread, race, ratios, time_once
+from benchmarks.tables import Check, Result, Table
+from benchmarks.timing import Spread, race, ratios, time_once
 
 __all__ = ["run"]
 
@@ -17,6 +18,12 @@ MODES: dict[str, dict[str, bool]] = {
 }
 
 
+TITLE = "A call of nnx.cond"
+NOTES = """\
+`nnx.cond` of the same two functions, patched by object, in calls of each rival; and patched by
+value (the default of `patch_flax()`) in calls of by object: median (quartiles)."""
+
+
 def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
     """The table's lines."""
     try:
@@ -25,7 +32,7 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         from flax import nnx
         from flax.nnx.transforms import transforms
     except ImportError as error:
-        return Result([f"A call of nnx.cond: not measured, {error}"], [])
+        return Result(TITLE, f"Not measured: {error}.")
 
     from fnintern import patch_flax
     from fnintern.interned import By
@@ -64,13 +71,7 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         few = number if memo and mode else max(1, number // 100)
         return time_once("call(mode)", {"call": call, "mode": mode}, few)
 
-    lines = [
-        "A call of nnx.cond with the same functions, patched by object, in calls of each rival,",
-        "and patched by value (the default) in calls of by object: median (quartiles).",
-        f"{'mode':20}{'jax.lax.cond':>20}{'flax, its memo':>20}{'flax, no memo':>26}"
-        f"{'value / object':>20}{'by value, ms':>13}",
-    ]
-    checks = []
+    rows, checks = [], []
     for name, mode in MODES.items():
         rivals = {
             "patched": functools.partial(patched, "object", mode),
@@ -81,16 +82,21 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         seconds = race(rivals, rounds, lambda line: show(f"nnx.cond, {name}: {line}"))
         ours = seconds["patched"]
         ratio = ratios(ours, seconds["installed"])
+        of_memo, of_none = "none", str(ratio)
         if memo and mode:
             checks.append(Check(f"nnx.cond, {name}, by object / flax's memo", ratio.median, 1.1))
-            cells = f"{ratio!s:>20}{'':26}"
-        else:
-            figures = f"{ratio.median:.4f} ({ratio.low:.4f} to {ratio.high:.4f})"
-            cells = f"{'none':>20}{figures:>26}"
+            of_memo, of_none = str(ratio), ""
         value = ratios(seconds["by value"], ours)
         checks.append(Check(f"nnx.cond, {name}, by value / by object", value.median, 1.1))
-        lines.append(
-            f"{name:20}{ratios(ours, seconds['limit'])!s:>20}{cells}{value!s:>20}"
-            f"{Spread.of(seconds['by value']).median * 1e3:>13.3f}"
-        )
-    return Result(lines, checks)
+        ms = Spread.of(seconds["by value"]).median * 1e3
+        limits = str(ratios(ours, seconds["limit"]))
+        rows.append([name, limits, of_memo, of_none, str(value), f"{ms:.3f}"])
+    heads = [
+        "mode",
+        "jax.lax.cond",
+        "flax, its memo",
+        "flax, no memo",
+        "by value / by object",
+        "by value, ms",
+    ]
+    return Result(TITLE, NOTES, [Table(heads, rows)], checks)

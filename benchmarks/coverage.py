@@ -21,8 +21,8 @@ import attrs
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax._src import test_util
 
+from benchmarks.counting import count
 from fnintern import patch_flax
 
 __all__ = ["KINDS", "MODES", "RNNS", "TRANSFORMS", "Cell", "cells", "count", "table"]
@@ -218,19 +218,6 @@ def cells() -> Iterator[Cell]:
                     return run(options, *map(make, of))
 
                 yield Cell(transform, mode, kind, call)
-
-
-def count(call: Callable[[], Any], calls: int = 3) -> tuple[float, float]:
-    """Tracing cache misses and compilations a call, after two calls to warm up."""
-    for _ in range(2):
-        call()
-    with (
-        test_util.count_jit_tracing_cache_miss() as traced,
-        test_util.count_jit_compilation_cache_miss() as compiled,
-    ):
-        for _ in range(calls):
-            call()
-    return traced() / calls, compiled() / calls
 
 
 def _shown(call: Callable[[], Any]) -> str:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.rivals import Interned, lru_cached
-from benchmarks.timing import Check, Result, Spread, ratios, time_once
+from benchmarks.tables import Check, Lines, Result, Table
+from benchmarks.timing import Spread, ratios, time_once
 from fnintern import cache_clear
 
 __all__ = ["run"]
@@ -81,51 +82,55 @@ def _memory(kind: str, memo: Callable[..., Any], size: int) -> float:
     return used / size
 
 
+NOTES = """\
+A hit with many live functions, in hits with 100 of them: median (quartiles). *few*: going round
+100 of them, taken from everywhere. *all*: each of them once, in random order, which from 10,000
+on asks of memory what no cache of the processor holds, of `lru_cache` too. *bytes*: what one
+entry takes, with its wrapper."""
+
+CASES: list[tuple[str, str, Callable[[], Callable[..., Any]]]] = [
+    ("interned", "function", lambda: Interned),
+    ("interned", "bound method", lambda: Interned),
+    ("lru_cache", "function", lru_cached),
+]
+
+
 def run(rounds: int, hits: int, show: Callable[[str], None]) -> Result:
-    """The table's lines."""
-    lines = [
-        "A hit with many live functions, in hits with 100 of them: median (quartiles).",
-        "few: going round 100 of them, taken from everywhere. all: each of them once, in random",
-        "order, which from 10,000 on asks of memory what no cache of the processor holds, of",
-        "lru_cache too. bytes: what one entry takes, with its wrapper.",
-        f"{'live functions':32}{'few':>20}{'all':>20}{'ns few':>8}{'ns all':>8}{'bytes':>7}",
-    ]
-    checks = []
-    cases: list[tuple[str, str, Callable[[], Callable[..., Any]]]] = [
-        ("interned", "function", lambda: Interned),
-        ("interned", "bound method", lambda: Interned),
-        ("lru_cache", "function", lru_cached),
-    ]
+    """A row for each memo, kind of callable and number of them."""
     figures: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
     for number in range(rounds):
-        for name, kind, make in cases:
+        for name, kind, make in CASES:
             for size in SIZES:
                 show(f"{name}, {size} of a {kind}: round {number + 1} of {rounds}")
                 memo = make()
                 figures.setdefault((name, kind, size), []).append(_measure(kind, memo, size, hits))
                 _clear(memo)
-    for name, kind, make in cases:
+    rows, checks = [], []
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for name, kind, make in CASES:
         for size in SIZES:
             few, every = zip(*figures[name, kind, size], strict=True)
             few_at_100, every_at_100 = zip(*figures[name, kind, SIZES[0]], strict=True)
-            what = f"{f'{name}, {kind}':24}{size:>8}"
+            what = f"{name}, {kind}"
             if math.inf in few:
-                lines.append(f"{what}{'misses':>20}{'misses':>20}")
+                rows.append([what, f"{size:,}", "misses", "misses", "", "", ""])
                 ratio = Spread(math.inf, math.inf, math.inf, math.inf)
                 continue
             memo = make()
             memory = _memory(kind, memo, size)
             _clear(memo)
             ratio = ratios(few, few_at_100)
-            lines.append(
-                f"{what}{ratio!s:>20}{ratios(every, every_at_100)!s:>20}"
-                f"{Spread.of(few).median * 1e9:>8.0f}{Spread.of(every).median * 1e9:>8.0f}"
-                f"{memory:>7.0f}"
-            )
+            ns = [Spread.of(seconds).median * 1e9 for seconds in (few, every)]
+            cells = [str(ratio), str(ratios(every, every_at_100)), *(f"{x:.0f}" for x in ns)]
+            rows.append([what, f"{size:,}", *cells, f"{memory:.0f}"])
+            for order, figure in zip(("few", "all"), ns, strict=True):
+                lines.setdefault(f"{what}, {order}", []).append((size, figure))
         if name == "interned":
             what = f"hit of a {kind} with {SIZES[-1]} live / with {SIZES[0]}"
             checks.append(Check(what, ratio.median, 1.3))
-    return Result(lines, checks)
+    heads = ["memo", "live", "few", "all", "few, ns", "all, ns", "bytes"]
+    plot = Lines("growth", "A hit with many live functions", "live", "ns a hit", lines, log="xy")
+    return Result("Many live functions", NOTES, [Table(heads, rows)], checks, [plot])
 
 
 def _clear(memo: Any) -> None:

@@ -10,7 +10,15 @@ from typing import Any
 
 from fnintern import interned
 
-__all__ = ["Interned", "Plain", "lru_cached", "weak_dict_memo", "weakref_lru_cached"]
+__all__ = [
+    "Interned",
+    "InternedByValue",
+    "Plain",
+    "lru_cached",
+    "weak_dict_memo",
+    "weak_value_interned",
+    "weakref_lru_cached",
+]
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,6 +33,15 @@ class Plain:
 @dataclasses.dataclass(eq=False)
 class Interned:
     """The same, interned."""
+
+    f: Callable[..., Any]
+    graph: bool
+
+
+@interned(by="value")
+@dataclasses.dataclass(eq=False)
+class InternedByValue:
+    """The same, interned by value."""
 
     f: Callable[..., Any]
     graph: bool
@@ -49,7 +66,17 @@ def weakref_lru_cached() -> Callable[..., Any] | None:
     return cached
 
 
-def weak_dict_memo() -> Callable[..., Any]:
+def weak_value_interned() -> Callable[..., Any] | None:
+    """jax's interner, in C++, which forgets what nobody holds; or None. Private to jax."""
+    try:
+        from jax._src.util import weak_value_interner
+    except ImportError:
+        return None
+    interner: Callable[..., Any] = weak_value_interner(Plain)
+    return interner
+
+
+def weak_dict_memo(factory: Callable[..., Any] = Plain) -> Callable[..., Any]:
     """A ``WeakKeyDictionary`` memo as flax 0.12.12 has it, leak and all.
 
     Two functions, as there: ``_get_simple_cond_fn``, which ``nnx.cond`` calls, and
@@ -75,6 +102,6 @@ def weak_dict_memo() -> Callable[..., Any]:
         return wrapper
 
     def get_simple_cond_fn(f: Any, graph: bool) -> Any:
-        return get_cached_wrapper(simple_cond_fn_cache, Plain, f, graph)
+        return get_cached_wrapper(simple_cond_fn_cache, factory, f, graph)
 
     return get_simple_cond_fn

@@ -49,6 +49,8 @@ class CodeFacts:
         imports: modules imported when the code runs, with their relative level, and the names
             taken from each.
         attributes: all attribute names loaded, off whatever object.
+        asks: whether it may do another thing for a tracer than for an array: it catches errors, of
+            ``float(array)`` say, or names ``Tracer``.
         writes: the first global or outer variable that it assigns to, or an empty string.
         names: of the globals that are no builtins, and
         get: reads them all from a namespace, raising KeyError where one is missing.
@@ -63,6 +65,7 @@ class CodeFacts:
     chains: dict[str, Chains]
     imports: tuple[tuple[tuple[str, int], tuple[str, ...]], ...]
     attributes: frozenset[str]
+    asks: bool
     writes: str
     names: tuple[str, ...]
     get: Callable[[dict[str, Any]], tuple[Any, ...]]
@@ -136,6 +139,7 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         chains={name: tuple(chains) for name, chains in closure_chains.items()},
         imports=tuple((name, tuple(names)) for name, names in imports.items()),
         attributes=frozenset(attributes),
+        asks=_catches(code) or not _ASKING.isdisjoint([*attributes, *global_chains]),
         names=names,
         get=_getter(names),
         builtins=tuple(name for name in global_chains if name in BUILTIN_NAMES),
@@ -159,6 +163,22 @@ def _written(code: types.CodeType) -> str:
             ):
                 return str(instruction.argval)
     return ""
+
+
+#: Names through which code tells tracers from arrays, or catches errors without ``except``.
+_ASKING: Final = frozenset({"Tracer", "is_concrete", "suppress"})
+
+
+def _catches(code: types.CodeType) -> bool:
+    """Whether ``code``, or code nested in it, has an ``except`` clause."""
+    before = ""
+    for part in _nested(code):
+        for instruction in dis.get_instructions(part):
+            name = instruction.opname
+            if name == "CHECK_EXC_MATCH" or (name == "POP_TOP" and before == "PUSH_EXC_INFO"):
+                return True
+            before = name
+    return False
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[Any, ...]]:

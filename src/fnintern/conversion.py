@@ -21,6 +21,7 @@ import attrs
 
 from fnintern.ambient import ambient_key, carried, entered
 from fnintern.captures import Frozen, References, Refused, freeze
+from fnintern.code import facts_of
 from fnintern.explanations import Obstacle
 from fnintern.interner import CacheInfo
 from fnintern.keys import Key, Marker, Unkeyable
@@ -187,6 +188,9 @@ class Conversion:
             return unfit, False
         if call.keeps_arrays():
             return _KEEPING, False
+        if call.leaves and any(map(_asks, frozen.targets)):
+            self._unfit.note(frozen, _ASKS)
+            return _ASKS, False
         name = getattr(self.op, "__name__", "staged")
         entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
         call.entry = self._programs.install(store, key, entry)
@@ -234,6 +238,19 @@ _NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has n
 _KEEPING: Final = Obstacle(
     "argument", "PyTreeDef", "the data of a pytree's node holds an array, or cannot be read"
 )
+_ASKS: Final = Obstacle(
+    "f",
+    "function",
+    "it may tell a tracer from a captured array: it catches errors, or names Tracer",
+    "pass the array as an operand",
+)
+
+
+def _asks(target: Any) -> bool:
+    if type(target) is not types.CodeType:
+        return False
+    facts = facts_of(target)
+    return facts.asks and not facts.library
 
 
 def _reason_for(

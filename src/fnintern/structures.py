@@ -60,7 +60,8 @@ def _walk_data(data: Any, tokens: list[Any]) -> bool:
             tokens.append(struct.pack("d", data))
         return False
     if isinstance(data, tuple | list | set | frozenset):
-        return all([_walk_data(item, tokens) for item in data]) and kind in (tuple, list)
+        text = [_walk_data(item, tokens) for item in data]  # all of them, for their tokens
+        return all(text) and kind in (tuple, list)
     if isinstance(data, dict):
         for item in data.items():
             _walk_data(item, tokens)

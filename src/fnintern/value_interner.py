@@ -15,7 +15,7 @@ from fnintern.captures import Frozen, freeze
 from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
 from fnintern.interner import Interner
-from fnintern.keys import ATOMIC, Key, Marker, Unkeyable, is_bound_method, is_function_like
+from fnintern.keys import ATOMIC, Key, Marker, Unkeyable, is_bound_method, is_function_like, key_of
 from fnintern.lifetime import LOST, Entry, handed_out
 from fnintern.sharing import SharedForward, Terms, belongs_to, has_tracer, lend, outlived
 from fnintern.shortcut import short_key
@@ -215,12 +215,19 @@ class ValueInterner(Interner):
         return freeze(*(v for _, v in rest), names=tuple(n for n, _ in rest))
 
     def _self_contained(self, names: Any, values: tuple[Any, ...]) -> bool:
-        """Whether no argument but the functions themselves holds a function or an array: the
-        wrapper would hold it in turn, and outlive it."""
+        """Whether no argument but the functions themselves holds a function or an array, which the
+        wrapper would keep alive, or anything that may change under its key.
+
+        Raises:
+            Unkeyable: one may change.
+        """
         if all(type(value) in ATOMIC or is_function_like(value) for value in values):
             return True
         options = self._options(names, values)
-        return options.owner is None and not options.leaves
+        if options.owner is not None or options.leaves:
+            return False
+        key_of((n, v) for n, v in zip(names, values, strict=True) if not is_function_like(v))
+        return True
 
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
         name, bound = self._bound(args, kwargs)
