@@ -140,7 +140,7 @@ def _difference(converted: Any, plain: Any) -> str:
             return f"{jax.typeof(leaf)} instead of {jax.typeof(other)}"
         if isinstance(leaf, jax.core.Tracer) or isinstance(other, jax.core.Tracer):
             continue
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf, other = jax.random.key_data(leaf), jax.random.key_data(other)
         # jax.lax returns a Python number of the carry as it is where the body does.
         leaf, other = (np.asarray(x) for x in (leaf, other))
