@@ -105,6 +105,9 @@ def main() -> int:
     parser.add_argument("--patch", choices=("flax", "jax"), help="the first that the library has")
     parser.add_argument("--quick", action="store_true", help="only the files that use transforms")
     parser.add_argument("--examples", action="store_true", help="the examples instead")
+    parser.add_argument(
+        "--patched-first", action="store_true", help="without the patch only if a test fails"
+    )
     parser.add_argument("--twice", action="store_true", help="run each test twice, to hit more")
     parser.add_argument(
         "--compare", action="store_true", help="under patch_jax, compare each call with jax.lax's"
@@ -135,12 +138,15 @@ def main() -> int:
             copy = shutil.copy(Path(__file__).with_name("examples.py"), root / "toys_test.py")
             tests = [*suite.examples, str(copy)]
         tests = [test for test in tests if (root / test).exists()]
-        plain = outcomes(run(root, tests, "off", options))
+        plain = {} if options.patched_first else outcomes(run(root, tests, "off", options))
         report = run(root, tests, patch, options)
         patched = outcomes(report)
         counted = report.with_suffix(".log").read_text()
-    reasons = suite.excluded.get(patch, {})
-    excluded = {name for name in plain if any(part in name for part in reasons)}
+        reasons = suite.excluded.get(patch, {})
+        excluded = {name for name in patched if any(part in name for part in reasons)}
+        failed = {name for name, found in patched.items() if found[0] in ("failed", "error")}
+        if not plain and failed - excluded:
+            plain = outcomes(run(root, tests, "off", options))
     regressions = [
         name
         for name, (outcome, _) in plain.items()
@@ -154,7 +160,7 @@ def main() -> int:
     if " fnintern " in counted:
         section = counted.partition(" fnintern ")[2].partition("\n")[2]
         print("\n" + re.split(r"\n(?:==|\d+ (?:passed|failed))", section)[0])
-    print(f"\nwithout the patch: {tally(plain)}")
+    print(f"\nwithout the patch: {tally(plain) or 'not run, since none failed with it'}")
     print(f"with the patch:    {tally(patched)}")
     for part, reason in reasons.items():
         for name in sorted(name for name in excluded if part in name):

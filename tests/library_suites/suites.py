@@ -84,6 +84,13 @@ _FLAX: Final = Suite(
                 "constant"
             ),
         },
+        "jax": {
+            "TransformTest::test_jit_scan_retracing_simple scan": (
+                "it counts traces in what the scanned function captures, so that the call is not "
+                "converted; by then JAX has the trace of a jitted function in it, which is found "
+                "by equal arguments and so is not counted again"
+            ),
+        },
     },
     # Those that need neither data nor much time.
     examples=tuple(
