@@ -51,12 +51,13 @@ class Parameters:
     Attributes:
         static: needed as Python values.
         donated: their buffers may be used for results.
-        functions: whether functions are looked for among the others.
+        functions: where functions are looked for, in containers too; None for everywhere. What is
+            no array elsewhere is not converted.
     """
 
     static: frozenset[int | str] = frozenset()
     donated: frozenset[int | str] = frozenset()
-    functions: bool = True
+    functions: frozenset[int | str] | None = None
 
 
 class CodeNotes(Generic[T]):
@@ -311,11 +312,13 @@ class _Call:
             Refused: one is neither function nor array, where only these are taken.
         """
         static, donated = parameters.static, parameters.donated
+        functions = parameters.functions or frozenset()
+        everywhere = parameters.functions is None
         for i, value in enumerate(args):
-            self._take(value, i in static, i in donated, parameters.functions or not i)
+            self._take(value, i in static, i in donated, everywhere or i in functions)
         for name, value in kwargs.items():
             self.spec.append(name)
-            self._take(value, name in static, name in donated, parameters.functions)
+            self._take(value, name in static, name in donated, everywhere or name in functions)
 
     def _take(self, value: Any, static: bool, donated: bool, functions: bool) -> None:
         if static:

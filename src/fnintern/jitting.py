@@ -120,7 +120,7 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
     parameters = Parameters(
         static=_places(special["static_argnums"] + special["static_argnames"], positions),
         donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
-        functions=False,
+        functions=frozenset({0}),
     )
     passed_on = {name: value for name, value in options.items() if name in _PASSED_ON}
     try:
