@@ -1,7 +1,8 @@
 # Every target makes what it needs, from a fresh clone and a Python of 3.11 or later:
 #   make demo    the tracing cache before and after patch_flax(), in one table
 #   make test    the tests
-#   make flax-tests   flax's own tests without and with the patch, compared
+#   make flax-tests   flax's own tests without and with patch_flax(), compared; --patch jax
+#   make haiku-tests  dm-haiku's own tests without and with patch_jax(), compared
 #   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
 #   make libraries   what programs over other JAX libraries trace, and what helps
 #   make docs    the documentation, as a site in docs/_build/html
@@ -26,7 +27,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
+.PHONY: demo test flax-tests haiku-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -35,8 +36,11 @@ demo: $(stamp)-flax
 test: $(stamp)-test
 	$(python) -m pytest $(ARGS)
 
-flax-tests: $(stamp)-flaxtests
-	$(python) tests/flax_suite/run.py $(ARGS)
+flax-tests: $(stamp)-suites
+	$(python) tests/library_suites/run.py flax $(ARGS)
+
+haiku-tests: $(stamp)-suites
+	$(python) tests/library_suites/run.py haiku $(ARGS)
 
 new-wrappers: $(stamp)-test
 	$(python) -m pytest tests/test_new_wrappers.py $(ARGS)

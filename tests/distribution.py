@@ -54,7 +54,7 @@ _WHEEL: Final = (
 _SDIST: Final = (
     "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "pyproject.toml",
     "benchmarks/__main__.py", "docs/conf.py", "docs/index.md", "src/fnintern/py.typed",
-    "tests/conftest.py", "tests/flax_suite/run.py",
+    "tests/conftest.py", "tests/library_suites/run.py",
 )  # fmt: skip
 _METADATA: Final = (
     "Author", "Classifier", "Description-Content-Type", "Keywords", "License-Expression",

@@ -13,8 +13,8 @@ from typing import Any
 import flax
 import pytest
 
-from flax_suite.wrappers import Finding, findings, findings_in
 from fnintern.patches.flax import MEMOS, NOT_PATCHED, OPERATIONS, TRANSIENT
+from library_suites.wrappers import Finding, findings, findings_in
 
 VERSION = tuple(map(int, flax.__version__.split(".")[:3]))
 #: The release that the tables were last compared with.

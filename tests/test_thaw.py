@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import fractions
 import functools
+import pathlib
+import re
 import types
 from typing import Any
 
@@ -204,6 +207,17 @@ def test_one_array_in_two_places_stays_one() -> None:
     frozen = freeze(f)
     other = thaw(f, frozen, [jnp.float32(4.0)] * len(frozen.leaves))
     assert float(other(1.0)) == 4.0
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [re.compile("a"), int | None, list[int], pathlib.Path("a"), fractions.Fraction(1, 2), range(2)],
+    ids=lambda constant: type(constant).__name__,
+)
+def test_constants_of_the_standard_library_stay_what_they_are(constant: Any) -> None:
+    w = jnp.float32(2.0)
+    f = lambda: (constant, w)
+    assert thaw(f, freeze(f), [jnp.float32(4.0)])()[0] is constant
 
 
 def test_array_of_a_class_is_refused() -> None:

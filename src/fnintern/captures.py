@@ -830,6 +830,13 @@ _DESCRIPTORS: Final = (
     type(collections.namedtuple("_", "field").field),  # type: ignore[attr-defined]
 )
 
+#: Immutable values of the standard library, which hold no array.
+CONSTANTS: Final = (
+    range, re.Pattern, pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath,
+    pathlib.PureWindowsPath, decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
+    datetime.datetime, datetime.timedelta, uuid.UUID, types.GenericAlias, types.UnionType,
+)  # fmt: skip
+
 _HANDLERS: Final[dict[type, _Handler]] = {
     types.FunctionType: _Walk._function,
     types.MethodType: _Walk._method,
@@ -855,19 +862,10 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     slice: _Walk._slice,
     types.SimpleNamespace: _Walk._namespace,
     weakref.ref: _Walk._weak,
-    types.GenericAlias: _Walk._trusted,
-    types.UnionType: _Walk._trusted,
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
     types.ModuleType: _Walk._bare_module,
     # A logger is written to, and does not tell a trace anything.
     logging.Logger: _Walk._identity,
-    **dict.fromkeys(
-        (
-            range, re.Pattern, pathlib.PosixPath, pathlib.WindowsPath,
-            pathlib.PurePosixPath, pathlib.PureWindowsPath, decimal.Decimal, fractions.Fraction,
-            datetime.date, datetime.time, datetime.datetime, datetime.timedelta, uuid.UUID,
-        ),
-        _Walk._trusted,
-    ),
-}  # fmt: skip
+    **dict.fromkeys(CONSTANTS, _Walk._trusted),
+}

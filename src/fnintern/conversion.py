@@ -15,7 +15,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import attrs
 
@@ -51,12 +51,13 @@ class Parameters:
     Attributes:
         static: needed as Python values.
         donated: their buffers may be used for results.
-        functions: whether functions are looked for among the others.
+        functions: where functions are looked for, in containers too; None for everywhere. What is
+            no array elsewhere is not converted.
     """
 
     static: frozenset[int | str] = frozenset()
     donated: frozenset[int | str] = frozenset()
-    functions: bool = True
+    functions: frozenset[int | str] | None = None
 
 
 class CodeNotes(Generic[T]):
@@ -100,6 +101,9 @@ class Conversion:
         options: for ``jax.jit``.
     """
 
+    #: Told of each call that ran unconverted and raised nothing, and why. For those who count.
+    watcher: ClassVar[Callable[[Conversion, Obstacle], None] | None] = None
+
     def __init__(
         self,
         op: Callable[..., Any],
@@ -127,9 +131,11 @@ class Conversion:
     ) -> Any:
         """Makes the call by its program; by ``unconverted`` where it cannot be carried across."""
         call, hit = self._find(args, kwargs)
-        if call is None:
+        if isinstance(call, Obstacle):
             self._bypassed += 1
-            return unconverted(*args, **kwargs)
+            result = unconverted(*args, **kwargs)
+            self._tell(call)
+            return result
         try:
             result = call.run()
         except BaseException as error:
@@ -149,15 +155,21 @@ class Conversion:
         result = unconverted(*args, **kwargs)
         call.entry.discard()
         self._unfit.note(call.frozen, reason)
+        self._tell(reason)
         return result
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Call | None, bool]:
-        """The call with its program, and whether the program was there."""
+    def _tell(self, reason: Obstacle) -> None:
+        watcher = Conversion.watcher
+        if watcher is not None:
+            watcher(self, reason)
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Call | Obstacle, bool]:
+        """The call with its program, and whether the program was there; or why there is none."""
         call = _Call(self.op)
         try:
             call.take(args, kwargs, self.parameters)
             if not call.values:
-                return None, False  # nothing to identify it by
+                return _NOTHING, False
             call.freeze()
             frozen = call.frozen
             situation = (*call.strict, *call.aliases, *call.carried, *ambient_key())
@@ -165,18 +177,21 @@ class Conversion:
             owner = frozen.owner.__code__ if frozen.owner is not None else None
             store = store_of(owner) if owner is not None else self._programs.constants
             entry = store.entries.get(key)
-        except Exception:  # refused, or code of the user's that reading ran into failed
-            return None, False
+        except Exception as error:  # refused, or code of the user's that reading ran into failed
+            return _reason_for(error, "reading what it captures failed"), False
         if entry is not None:
             if entry.matches(frozen.targets):
                 call.entry = entry
                 return call, True
             entry.discard()
-        if self._unfit.of(frozen) is not None or call.keeps_arrays():
-            return None, False
+        unfit = self._unfit.of(frozen)
+        if unfit is not None:
+            return unfit, False
+        if call.keeps_arrays():
+            return _KEEPING, False
         if call.leaves and any(map(_asks, frozen.targets)):
             self._unfit.note(frozen, _ASKS)
-            return None, False
+            return _ASKS, False
         name = getattr(self.op, "__name__", "staged")
         entry = Entry(_program(name, call.donated, self.options), frozen.targets, owner, ())
         call.entry = self._programs.install(store, key, entry)
@@ -220,8 +235,10 @@ class _Unfit(Exception):
 _CHANGED: Final = Obstacle(
     "f", "function", "its trace changed what it captures", "return the value instead"
 )
-
-
+_NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has no identity")
+_KEEPING: Final = Obstacle(
+    "argument", "PyTreeDef", "the data of a pytree's node holds an array, or cannot be read"
+)
 _ASKS: Final = Obstacle(
     "f",
     "function",
@@ -237,16 +254,18 @@ def _asks(target: Any) -> bool:
     return facts.asks and not facts.library
 
 
-def _reason_for(error: BaseException) -> Obstacle:
+def _reason_for(
+    error: BaseException, what: str = "it failed with its captured arrays as operands"
+) -> Obstacle:
     if isinstance(error, _Unfit):
         return error.obstacle
-    if isinstance(error, Refused):
-        return Obstacle(error.path, error.type_name, error.reason, error.remedy)
+    if isinstance(error, Unkeyable):
+        return Obstacle.of(error)
     lines = str(error).splitlines() or [""]
     return Obstacle(
         "f",
         "function",
-        f"it failed with its captured arrays as operands ({type(error).__name__}: {lines[0]})",
+        f"{what} ({type(error).__name__}: {lines[0]})",
         "capture as Python or NumPy values what it needs as such",
     )
 
@@ -293,11 +312,13 @@ class _Call:
             Refused: one is neither function nor array, where only these are taken.
         """
         static, donated = parameters.static, parameters.donated
+        functions = parameters.functions or frozenset()
+        everywhere = parameters.functions is None
         for i, value in enumerate(args):
-            self._take(value, i in static, i in donated, parameters.functions or not i)
+            self._take(value, i in static, i in donated, everywhere or i in functions)
         for name, value in kwargs.items():
             self.spec.append(name)
-            self._take(value, name in static, name in donated, parameters.functions)
+            self._take(value, name in static, name in donated, everywhere or name in functions)
 
     def _take(self, value: Any, static: bool, donated: bool, functions: bool) -> None:
         if static:

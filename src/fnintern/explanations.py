@@ -88,7 +88,7 @@ class Explanation:
             lines = [f"{self.subject}: not interned, built afresh on each call"]
             lines += [f"  {obstacle}" for obstacle in self.obstacles]
             if self.converted:
-                lines.append("  converted by staged operations: its state is passed as operands")
+                lines.append("  staged operations convert it all the same: its state is an operand")
         if self.unconverted is not None:
             lines.append(f"  staged operations run it as it is: {self.unconverted}")
         return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import Any, Final
 from fnintern.captures import freeze
 from fnintern.conversion import Conversion, Parameters
 from fnintern.declarations import keyed
+from fnintern.interner import CacheInfo
 from fnintern.keys import Identity, Key
 
 __all__ = ["Jitted", "jit"]
@@ -33,7 +34,7 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     Returns:
         A function that is called like that of ``jax.jit``, and has its ``lower``, ``trace`` and
-        ``eval_shape``. A call that cannot be converted is one of ``jax.jit(fun, **options)``.
+        ``eval_shape``. A call that cannot be converted is traced anew.
 
     Raises:
         TypeError: as ``jax.jit`` does.
@@ -58,6 +59,7 @@ class Jitted:
 
         #: What ``jax.jit`` makes of the function, for calls that are not converted.
         self._plain: Any = jax.jit(fun, **options)
+        self._fresh = functools.partial(_fresh, options)
         self._options = options
         functools.update_wrapper(self, fun, updated=())
         self.__wrapped__: Callable[..., Any] = fun
@@ -68,11 +70,11 @@ class Jitted:
 
         if self._conversion is None or not is_eager():
             return self._plain(*args, **kwargs)
-        return self._conversion.run(self._unconverted, (self.__wrapped__, *args), kwargs)
+        return self._conversion.run(self._fresh, (self.__wrapped__, *args), kwargs)
 
-    def _unconverted(self, fun: Any, /, *args: Any, **kwargs: Any) -> Any:
-        self._conversion = None  # nor will the next call be
-        return self._plain(*args, **kwargs)
+    def cache_info(self) -> CacheInfo | None:
+        """Counts of the calls of all functions with these options; None where none is converted."""
+        return None if self._conversion is None else self._conversion.cache_info()
 
     def __repr__(self) -> str:
         return f"<fnintern.jit of {self.__wrapped__!r}>"
@@ -96,11 +98,24 @@ def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Jitted:
 keyed(Jitted, lambda jitted: (Identity(Jitted), jitted.__wrapped__, jitted._options))
 
 
+def _fresh(options: dict[str, Any], fun: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """The call where it cannot be converted. What the function sees may have changed, so JAX has to
+    trace it: it gets another function each time."""
+    import jax
+
+    @functools.wraps(fun)
+    def again(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)
+
+    return jax.jit(again, **options)(*args, **kwargs)
+
+
 def _apply(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return fun(*args, **kwargs)
 
 
-#: Options -> conversion. Options are constants of the source, so there are few.
+#: Options -> conversion, which keeps them, and with them the ids in the key, alive. Options are
+#: constants of the source, so there are few.
 _conversions: dict[Key, Conversion] = {}
 
 #: Options that the program of a converted call gets as they are.
@@ -120,7 +135,7 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
     parameters = Parameters(
         static=_places(special["static_argnums"] + special["static_argnames"], positions),
         donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
-        functions=False,
+        functions=frozenset({0}),
     )
     passed_on = {name: value for name, value in options.items() if name in _PASSED_ON}
     try:

@@ -1,7 +1,7 @@
 """``jax.lax``'s operations on functions, staged: ``from fnintern import lax``.
 
 Each has the signature and the meaning of its namesake, and compiles once for what its functions
-are; see :func:`fnintern.staged`. Imports jax.
+are; see :func:`fnintern.staged`. All other names are those of ``jax.lax``. Imports jax.
 
 Example:
     >>> import jax.numpy as jnp
@@ -16,6 +16,7 @@ Example:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,10 +44,30 @@ STATIC: Final[dict[str, tuple[str, ...]]] = {
     "custom_linear_solve": ("symmetric", "has_aux"),
 }
 
+#: Operation -> its parameters that are functions, or sequences of them. Whatever else is callable,
+#: such as a model in the carry, is an operand.
+FUNCTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "cond": ("true_fun", "false_fun"),
+    "switch": ("branches",),
+    "while_loop": ("cond_fun", "body_fun"),
+    "fori_loop": ("body_fun",),
+    "scan": ("f",),
+    "map": ("f",),
+    "associative_scan": ("fn",),
+    "reduce": ("computation",),
+    "custom_root": ("f", "solve", "tangent_solve"),
+    "custom_linear_solve": ("matvec", "solve", "transpose_solve"),
+}
+
 
 def stage(name: str, op: Callable[..., Any], *, traced: Callable[..., Any] | None = None) -> Staged:
     """The operation of ``jax.lax`` of this name, staged; see :class:`fnintern.staged.Staged`."""
-    return Staged(op, STATIC[name], aside=_ASIDE.get(name), traced=traced)
+    known = inspect.signature(op).parameters  # releases differ
+    static, functions = (
+        tuple(parameter for parameter in table[name] if parameter in known)
+        for table in (STATIC, FUNCTIONS)
+    )
+    return Staged(op, static, functions=functions, aside=_ASIDE.get(name), traced=traced)
 
 
 def original(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +96,13 @@ _ASIDE: Final[dict[str, Callable[..., bool]]] = {
 }
 
 
+def __getattr__(name: str) -> Any:
+    """All else of ``jax.lax`` is what it is there."""
+    return getattr(jax.lax, name)
+
+
 if TYPE_CHECKING:
+    from jax.lax import *  # noqa: F403
     from jax.lax import associative_scan as associative_scan
     from jax.lax import cond as cond
     from jax.lax import custom_linear_solve as custom_linear_solve

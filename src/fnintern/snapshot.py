@@ -102,10 +102,13 @@ def _read_slot(place: tuple[Any, str]) -> list[Any]:
 
 
 def _write_slot(place: tuple[Any, str], content: list[Any]) -> None:
-    if content:
-        object.__setattr__(*place, content[0])
-    else:
-        object.__delattr__(*place)
+    try:
+        if content:
+            object.__setattr__(*place, content[0])
+        else:
+            object.__delattr__(*place)
+    except (AttributeError, TypeError):
+        pass  # read-only, of a class made in C: a number, which is another object at each read
 
 
 def _read_array(value: Any) -> bytes:

@@ -66,6 +66,7 @@ class Staged:
     Args:
         op: the function.
         static: names of its static parameters.
+        functions: names of its parameters that are functions, or hold some; by default any may.
         aside: says of the arguments of a call whether it is to run as it is.
         traced: what a converted call traces, where that is not ``op``.
     """
@@ -75,6 +76,7 @@ class Staged:
         op: Callable[..., Any],
         static: tuple[str, ...] = (),
         *,
+        functions: tuple[str, ...] | None = None,
         aside: Callable[..., bool] | None = None,
         traced: Callable[..., Any] | None = None,
     ) -> None:
@@ -84,7 +86,12 @@ class Staged:
         self._static = static
         self._aside = aside
         self._traced = traced
-        self._conversion = Conversion(traced or op, Parameters(static=_places(op, static)))
+        self._functions = functions
+        parameters = Parameters(
+            static=_places(op, static),
+            functions=None if functions is None else _places(op, functions),
+        )
+        self._conversion = Conversion(traced or op, parameters)
 
     def __repr__(self) -> str:
         return f"<staged {self.__wrapped__!r}>"
@@ -97,7 +104,9 @@ class Staged:
         for module in (self.__module__, "jax.lax", "fnintern.lax"):
             if getattr(sys.modules.get(module), self.__qualname__, None) is self:
                 return pkgutil.resolve_name, (f"{module}:{self.__qualname__}",)
-        make = functools.partial(Staged, aside=self._aside, traced=self._traced)
+        make = functools.partial(
+            Staged, functions=self._functions, aside=self._aside, traced=self._traced
+        )
         return make, (self.__wrapped__, self._static)
 
     def cache_info(self) -> CacheInfo:
@@ -121,22 +130,22 @@ class Staged:
 keyed(Staged, lambda op: (Identity(op.__wrapped__), op._static))
 
 
-def _places(op: Callable[..., Any], static: tuple[str, ...]) -> frozenset[int | str]:
-    """The static parameters by name, and by position where they may be given so."""
-    if not static:
+def _places(op: Callable[..., Any], names: tuple[str, ...]) -> frozenset[int | str]:
+    """Parameters by name, and by position where they may be given so."""
+    if not names:
         return frozenset()
     parameters = list(inspect.signature(op).parameters.values())
-    names = [parameter.name for parameter in parameters]
-    for name in static:
-        if name not in names and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+    known = [parameter.name for parameter in parameters]
+    for name in names:
+        if name not in known and not any(p.kind is p.VAR_KEYWORD for p in parameters):
             raise ValueError(
                 f"static_argnames names {name!r}, which is no parameter of {op!r}; "
-                f"it has {', '.join(names)}"
+                f"it has {', '.join(known)}"
             )
     places = {
         i
         for i, parameter in enumerate(parameters)
-        if parameter.name in static
+        if parameter.name in names
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     }
-    return frozenset(places) | frozenset(static)
+    return frozenset(places) | frozenset(names)

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from fnintern.captures import Frozen, Refused
+from fnintern.captures import CONSTANTS, Frozen, Refused
 from fnintern.code import facts_of, is_library_code, is_library_module
 from fnintern.declarations import is_stateless
 from fnintern.forwards import Forward, callable_of
@@ -231,6 +231,9 @@ class _Copier:
         # Held by what has been copied with it, as the original is.
         return value if referent is None else self._note(value, weakref.ref(self.copy(referent)))
 
+    def _same(self, value: Any) -> Any:
+        return value
+
     def _set(self, value: Any) -> Any:
         return self._note(value, type(value)(map(self.copy, value)))
 
@@ -300,4 +303,5 @@ _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     types.SimpleNamespace: _Copier._namespace_object,
     set: _Copier._set,
     frozenset: _Copier._set,
+    **dict.fromkeys(CONSTANTS, _Copier._same),
 }

@@ -11,8 +11,14 @@ from fnintern.patches.patching import Patch, Site, apply
 
 __all__ = ["patch_jax"]
 
-#: Where code looks the operations up. The second is where jax's own code does, such as jax.scipy.
-MODULES: Final = ("jax.lax", "jax._src.lax")
+#: Where code looks the operations up, with their names there: all of them in ``jax.lax``; and, in
+#: a module of its own, what jax's own code such as ``jax.scipy`` uses.
+MODULES: Final = {
+    "jax.lax": None,
+    "jax._src.lax": (
+        "cond", "switch", "while_loop", "fori_loop", "scan", "reduce", "custom_linear_solve",
+    ),
+}  # fmt: skip
 
 
 def patch_jax() -> Patch:
@@ -46,12 +52,14 @@ def patch_jax() -> Patch:
         return lax.stage(name, op)
 
     sites = []
-    for module_name in MODULES:
+    for module_name, names in MODULES.items():
         try:
             module = importlib.import_module(module_name)
         except ImportError:
-            if module_name == MODULES[0]:
+            if module_name == "jax.lax":
                 raise
             module = types.ModuleType(module_name)  # all its names are reported as absent
-        sites += [Site(module, name, functools.partial(stage, name)) for name in lax.STATIC]
+        sites += [
+            Site(module, name, functools.partial(stage, name)) for name in names or lax.STATIC
+        ]
     return apply("jax", sites)

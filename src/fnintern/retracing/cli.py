@@ -29,7 +29,7 @@ from .table import print_table
 
 __all__ = ["main", "to_json"]
 
-_PATCHES: Final = {"flax": "patch_flax"}
+_PATCHES: Final = {"flax": "patch_flax", "jax": "patch_jax"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,11 +1,13 @@
-"""Runs flax's own ``tests/nnx`` without and with ``patch_flax()``, and compares by test.
+"""Runs a library's own tests without and with a patch, and compares by test.
 
-    python tests/flax_suite/run.py [--quick | --examples] [--twice] [-n 2] [--sdist FILE]
+    python tests/library_suites/run.py flax [--patch flax | jax] [--quick | --examples] [--twice]
+    python tests/library_suites/run.py haiku [--quick]
 
-Downloads the source distribution of the flax release that this interpreter has installed, unpacks
-its tests and their configuration (not its package: what is tested is what is installed), and fails
-if a test that passes without the patch does not pass with it. The last line is
-``N passed, M failed``: tests that pass under the patch, and tests that only fail under it.
+and ``[-n 2] [--sdist FILE] [TEST ...]``. Downloads the source distribution of the release that this
+interpreter has installed, unpacks its tests and their configuration (not its package: what is
+tested is what is installed), and fails if a test that passes without the patch does not pass with
+it. The last line is ``N passed, M failed``: tests that pass under the patch, and tests that only
+fail under it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,77 +25,47 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-#: Tests of flax's own memo, which the patch replaces: a part of the test's name, and the reason.
-EXCLUDED: dict[str, str] = {
-    "TestCond::test_control_flow_reuses_branch_wrappers": (
-        "it counts traces in a variable that the branch reads, so that each trace makes the "
-        "branch another function (S1); flax's memo takes what a branch reads as constant"
-    ),
-}
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-#: What ``--quick`` runs: where the transforms, and what carries state through them, are tested.
-QUICK = (
-    "transforms_test.py", "graph_utils_test.py", "mutable_array_test.py", "rngs_test.py",
-    "integration_test.py", "bridge", "nn/recurrent_test.py",
-)  # fmt: skip
-
-#: What ``--examples`` runs: those examples that need neither data nor much time.
-EXAMPLES = tuple(
-    f"examples/gemma/{name}_test.py"
-    for name in ("helpers", "layers", "modules", "positional_embeddings", "sampler", "transformer")
-)
-
-#: As tests/run_all_tests.sh of flax sets them, on the CPU.
-ENVIRONMENT = {
-    "JAX_PLATFORMS": "cpu",
-    "JAX_NUMPY_RANK_PROMOTION": "raise",
-    "FLAX_PROFILE": "1",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-    # Most of the time goes into compiling small programs. What is compiled in the first run is
-    # loaded in the second: XLA's own cache, by the contents of the program, after all tracing.
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
+from library_suites.suites import SUITES, Suite
 
 #: Worst first: what counts where one test reports several times (subtests).
 OUTCOMES = ("error", "failed", "passed", "skipped")
 
 
-def download(release: str, target: Path) -> Path:
-    """Downloads the source distribution of a flax release."""
+def download(distribution: str, release: str, target: Path) -> Path:
+    """Downloads the source distribution of a release."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--no-binary", "flax", "--dest", str(target), f"flax=={release}"]
+    command += ["--no-binary", distribution, "--dest", str(target), f"{distribution}=={release}"]
     subprocess.run(command, check=True)
-    (found,) = target.glob("flax-*.tar.gz")
+    (found,) = target.glob("*.tar.gz")
     return found
 
 
-def unpack(sdist: Path, target: Path) -> Path:
+def unpack(suite: Suite, sdist: Path, target: Path) -> Path:
     """Unpacks the tests and the configuration of pytest; returns the root."""
     with tarfile.open(sdist) as archive:
-        members = [
-            member
-            for member in archive
-            if member.name.split("/")[1:2] in (["tests"], ["examples"], ["pyproject.toml"])
-        ]
-        archive.extractall(target, members, filter="data")
+        for member in archive:
+            destination = suite.destination(member.name)
+            if destination is not None:
+                archive.extract(member.replace(name=destination), target, filter="data")
     (root,) = target.iterdir()
     return root
 
 
 def run(root: Path, tests: list[str], patch: str, options: argparse.Namespace) -> Path:
     """Runs the tests in a process of their own; returns the report."""
+    suite = SUITES[options.library]
     report = root.parent.parent / f"{patch}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
-    command += ["-p", "flax_suite.plugin", f"--fnintern={patch}", f"--junitxml={report}"]
-    # flax turns warnings into errors; those of a jax that is newer than the release are none.
-    command += ["-W", "ignore:jax.:DeprecationWarning"]
+    command += ["-p", "library_suites.plugin", f"--fnintern={patch}", f"--junitxml={report}"]
+    command += suite.arguments
     command += ["-n", str(options.n), "--dist", "worksteal"] if options.n else []
     command += ["--fnintern-twice"] if options.twice else []
+    command += ["--fnintern-compare"] if options.compare else []
     command += ["-k", options.k] if options.k else []
     command += [f"--fnintern-report={report.with_suffix('.json')}"]
-    environment = {**os.environ, **ENVIRONMENT}
+    environment = {**os.environ, **suite.environment}
     environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(root.parent.parent / "compiled"))
     paths = [str(Path(__file__).resolve().parents[1]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -128,36 +101,52 @@ def tally(found: dict[str, tuple[str, str]]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("library", choices=SUITES)
+    parser.add_argument("--patch", choices=("flax", "jax"), help="the first that the library has")
     parser.add_argument("--quick", action="store_true", help="only the files that use transforms")
-    parser.add_argument("--examples", action="store_true", help="flax's examples instead")
+    parser.add_argument("--examples", action="store_true", help="the examples instead")
+    parser.add_argument(
+        "--patched-first", action="store_true", help="without the patch only if a test fails"
+    )
     parser.add_argument("--twice", action="store_true", help="run each test twice, to hit more")
+    parser.add_argument(
+        "--compare", action="store_true", help="under patch_jax, compare each call with jax.lax's"
+    )
     parser.add_argument("-n", type=int, default=2, help="worker processes (pytest-xdist); 0: none")
     parser.add_argument("-k", help="as of pytest")
     parser.add_argument("--sdist", type=Path, help="use this file instead of downloading one")
     parser.add_argument("--keep", type=Path, help="leave the logs and reports in this directory")
-    parser.add_argument("tests", nargs="*", help="instead of all of tests/nnx")
-    options = parser.parse_args()
-    release = importlib.metadata.version("flax")
-    print(f"flax {release}, jax {importlib.metadata.version('jax')}, "
+    parser.add_argument("tests", nargs="*", help="instead of all of them")
+    options = parser.parse_intermixed_args()
+    suite = SUITES[options.library]
+    patch = options.patch or next(iter(suite.tests))
+    if patch not in suite.tests or (options.examples and not suite.examples):
+        parser.error(f"not for {options.library}")
+    release = importlib.metadata.version(suite.distribution)
+    jax = importlib.metadata.version("jax")
+    print(f"{suite.distribution} {release} under patch_{patch}, jax {jax}, "
           f"Python {sys.version.split()[0]}", flush=True)  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         directory = options.keep.resolve() if options.keep else Path(scratch)
         source = directory / "source"
         source.mkdir(parents=True)
-        root = unpack(options.sdist or download(release, Path(scratch)), source)
-        tests = options.tests or ["tests/nnx"]
-        if options.quick:
-            tests = [f"tests/nnx/{name}" for name in QUICK]
+        sdist = options.sdist or download(suite.distribution, release, Path(scratch))
+        root = unpack(suite, sdist, source)
+        tests = options.tests or list((suite.quick if options.quick else suite.tests)[patch])
         if options.examples:
             # Copied, out of reach of the configuration of our own tests.
             copy = shutil.copy(Path(__file__).with_name("examples.py"), root / "toys_test.py")
-            tests = [*EXAMPLES, str(copy)]
+            tests = [*suite.examples, str(copy)]
         tests = [test for test in tests if (root / test).exists()]
-        plain = outcomes(run(root, tests, "off", options))
-        report = run(root, tests, "on", options)
+        plain = {} if options.patched_first else outcomes(run(root, tests, "off", options))
+        report = run(root, tests, patch, options)
         patched = outcomes(report)
         counted = report.with_suffix(".log").read_text()
-    excluded = {name for name in plain if any(part in name for part in EXCLUDED)}
+        reasons = suite.excluded.get(patch, {})
+        excluded = {name for name in patched if any(part in name for part in reasons)}
+        failed = {name for name, found in patched.items() if found[0] in ("failed", "error")}
+        if not plain and failed - excluded:
+            plain = outcomes(run(root, tests, "off", options))
     regressions = [
         name
         for name, (outcome, _) in plain.items()
@@ -169,10 +158,11 @@ def main() -> int:
         outcome, message = patched.get(name, ("missing", ""))
         print(f"\n--- only with the patch: {outcome}: {name}\n{message[-3000:]}")
     if " fnintern " in counted:
-        print("\n" + counted.partition(" fnintern ")[2].partition("\n")[2].partition("\n==")[0])
-    print(f"\nwithout the patch: {tally(plain)}")
+        section = counted.partition(" fnintern ")[2].partition("\n")[2]
+        print("\n" + re.split(r"\n(?:==|\d+ (?:passed|failed))", section)[0])
+    print(f"\nwithout the patch: {tally(plain) or 'not run, since none failed with it'}")
     print(f"with the patch:    {tally(patched)}")
-    for part, reason in EXCLUDED.items():
+    for part, reason in reasons.items():
         for name in sorted(name for name in excluded if part in name):
             print(f"left out: {name}: {reason}")
     for name, (outcome, _) in plain.items():

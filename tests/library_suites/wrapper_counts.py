@@ -1,29 +1,21 @@
-"""A pytest plugin that runs a whole test suite under ``patch_flax()``, and counts what it did.
-
-    pytest -p flax_suite.plugin --fnintern=on
-
-with the directory above on ``PYTHONPATH``. The summary says how many wrappers were hit, built and
-bypassed; ``--fnintern-report=FILE`` also writes it as JSON, with the captures that forced a fresh
-wrapper (law S2). Works under pytest-xdist: each worker counts, the controller adds up.
-"""
+"""Counts what ``patch_flax()`` does: how many wrappers are hit, built and bypassed (law S2)."""
 
 from __future__ import annotations
 
 import collections
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-import fnintern
 from fnintern import captures, keys, operations, sharing, value_interner
 
+__all__ = ["WrapperCounts"]
+
 #: What a capture was, in a word that does not depend on the name of the user's class.
-_CATEGORIES = (
+_CATEGORIES: Final = (
     ("flax.nnx", "Variable", "nnx.Variable"),
     ("flax.nnx", "Module", "nnx.Module"),
     ("flax.nnx", "Rngs", "nnx.Rngs"),
@@ -37,7 +29,7 @@ _CATEGORIES = (
 )
 
 
-class Counts:
+class WrapperCounts:
     """What happened to wrappers: by factory, and what forced a fresh one."""
 
     def __init__(self) -> None:
@@ -46,6 +38,10 @@ class Counts:
         self.obstacles: collections.Counter[tuple[str, str, str]] = collections.Counter()
         #: (type of the capture, reason, test in which it was met, path of the capture)
         self.tests: set[tuple[str, str, str, str]] = set()
+
+    def count(self, monkeypatch: pytest.MonkeyPatch, *, compare: bool = False) -> None:
+        """Counts from now on."""
+        _count(self, monkeypatch)
 
     def obstacle(self, factory: str, category: str, reason: str, path: str = "") -> None:
         self.obstacles[factory, category, reason] += 1
@@ -92,7 +88,7 @@ class Counts:
                 yield f"{n:>7} {tests:>6}  {category}: {reason}"
 
 
-def _category(value: object) -> str:
+def category_of(value: object) -> str:
     for module, name, category in _CATEGORIES:
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and isinstance(value, kind):
@@ -105,7 +101,7 @@ def _category(value: object) -> str:
     )
 
 
-def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks into the two places that decide whether a wrapper is shared."""
     find = value_interner.ValueInterner._find
     share = operations.Operation.share
@@ -117,14 +113,14 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def remember(self: Any, path: str, value: object, reason: str) -> None:
         unkeyable(self, path, value, reason)
-        self.category = _category(value)
+        self.category = category_of(value)
 
     def watched_freeze(*values: Any, **kwargs: Any) -> Any:
         try:
             return freeze(*values, **kwargs)
         except keys.Unkeyable as error:
-            category = getattr(error, "category", error.type_name)
-            refused.append((category, error.reason, error.path))
+            kind = getattr(error, "category", error.type_name)
+            refused.append((kind, error.reason, error.path))
             raise
 
     def built(self: Any, *args: Any) -> None:
@@ -134,8 +130,8 @@ def _count(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     def bypassed(name: str, values: tuple[Any, ...]) -> None:
         counts.outcomes[name, "bypassed"] += 1
         if refused:
-            category, reason, path = refused[0]
-            counts.obstacle(name, category, reason, path)
+            kind, reason, path = refused[0]
+            counts.obstacle(name, kind, reason, path)
             return
         leaves = [leaf for value in values for leaf in freeze(value).leaves]
         if sharing.has_tracer(leaves):
@@ -195,60 +191,3 @@ def _operation(make: Callable[..., Any]) -> str:
         frame = frame.f_back
     cells = dict(zip(make.__code__.co_freevars, make.__closure__ or (), strict=True))
     return f"jax.{cells['name'].cell_contents}" if "name" in cells else "jax.?"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("fnintern")
-    group.addoption("--fnintern", choices=("on", "off"), default="on", help="apply patch_flax()")
-    group.addoption("--fnintern-twice", action="store_true", help="run each test twice in a row")
-    group.addoption("--fnintern-report", metavar="FILE", help="write the counts as JSON")
-
-
-_counts = pytest.StashKey[Counts]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fnintern") == "off":
-        return
-    counts = config.stash[_counts] = Counts()
-    monkeypatch = pytest.MonkeyPatch()
-    config.add_cleanup(monkeypatch.undo)
-    _count(counts, monkeypatch)
-    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
-        return  # the workers run the tests
-    patch = fnintern.patch_flax()
-    config.add_cleanup(patch.revert)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--fnintern-twice"):
-        # The second time, functions made by the same code are found where the first left them.
-        items[:] = [item for item in items for _ in range(2)]
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    counts = session.config.stash.get(_counts, None)
-    output = getattr(session.config, "workeroutput", None)
-    if counts is not None and output is not None:
-        output["fnintern"] = json.dumps(counts.dump())
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    counts = node.config.stash.get(_counts, None)
-    dumped = getattr(node, "workeroutput", {}).get("fnintern")
-    if counts is not None and dumped:
-        counts.add(json.loads(dumped))
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    counts = config.stash.get(_counts, None)
-    if counts is None:
-        return
-    terminalreporter.section("fnintern")
-    for line in counts.lines():
-        terminalreporter.write_line(line)
-    if target := config.getoption("--fnintern-report"):
-        Path(target).write_text(json.dumps(counts.dump(), indent=1), encoding="utf-8")
