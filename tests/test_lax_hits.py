@@ -17,6 +17,8 @@ from fnintern import lax
 from lax_calls import CALLS, XS, Node, counted
 
 NONE = (0, 0, 0)
+#: As ``from fnintern.lax import scan`` gives it.
+SCAN: Any = lax.scan
 
 
 def arrays(count: int) -> list[Any]:
@@ -155,6 +157,9 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "grad inside": lambda w: lambda c, v: (jax.grad(lambda c: jnp.sin(c * w))(c) + v, c),
     "jitted inside": lambda w: lambda c, v: (jax.jit(lambda c: c * w)(c) + v, c),
     "scan inside": lambda w: lambda c, v: (lax.scan(lambda d, _: (d * w, None), c, XS)[0] + v, c),
+    "captured operation inside": lambda w: (
+        lambda c, v: (SCAN(lambda d, _: (d * w, v), c, XS)[0], c)
+    ),
     "cond inside": lambda w: lambda c, v: (lax.cond(c > 0, lambda: c * w, lambda: v), c),
 }
 

@@ -50,6 +50,7 @@ class Parameters:
 
     Attributes:
         static: needed as Python values.
+        hashed: whether those must have a hash.
         donated: their buffers may be used for results.
         functions: where functions are looked for, in containers too; None for everywhere. What is
             no array elsewhere is not converted.
@@ -58,6 +59,7 @@ class Parameters:
     static: frozenset[int | str] = frozenset()
     donated: frozenset[int | str] = frozenset()
     functions: frozenset[int | str] | None = None
+    hashed: bool = False
 
 
 class CodeNotes(Generic[T]):
@@ -314,6 +316,9 @@ class _Call:
         static, donated = parameters.static, parameters.donated
         functions = parameters.functions or frozenset()
         everywhere = parameters.functions is None
+        if parameters.hashed:
+            for place in static:
+                hash(kwargs.get(place) if isinstance(place, str) else (*args[place : place + 1],))
         for i, value in enumerate(args):
             self._take(value, i in static, i in donated, everywhere or i in functions)
         for name, value in kwargs.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -15,7 +16,7 @@ from fnintern.captures import freeze
 from fnintern.conversion import Conversion, Parameters
 from fnintern.declarations import keyed
 from fnintern.interner import CacheInfo
-from fnintern.keys import Identity, Key
+from fnintern.keys import Identity, Key, importable
 
 __all__ = ["Jitted", "jit"]
 
@@ -87,12 +88,14 @@ class Jitted:
             raise AttributeError(name)
         return getattr(self._plain, name)
 
+    def _thawed(self, copy: Callable[[Any], Any]) -> Jitted:
+        """The same around a copy of its function: the one that ``jax.jit`` made of it is not."""
+        return Jitted(copy(self.__wrapped__), self._options)
+
     def __reduce__(self) -> Any:
-        return _rebuild, (self.__wrapped__, self._options)
-
-
-def _rebuild(fun: Callable[..., Any], options: dict[str, Any]) -> Jitted:
-    return Jitted(fun, options)
+        if importable(self):  # by its name, as functions are
+            return pkgutil.resolve_name, (f"{self.__module__}:{self.__qualname__}",)
+        return Jitted, (self.__wrapped__, self._options)
 
 
 keyed(Jitted, lambda jitted: (Identity(Jitted), jitted.__wrapped__, jitted._options))
@@ -136,6 +139,7 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
         static=_places(special["static_argnums"] + special["static_argnames"], positions),
         donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
         functions=frozenset({0}),
+        hashed=True,
     )
     passed_on = {name: value for name, value in options.items() if name in _PASSED_ON}
     try:

@@ -15,9 +15,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from fnintern.captures import CONSTANTS, Frozen, Refused
+from fnintern.captures import CONSTANTS, Frozen, Refused, freeze
 from fnintern.code import facts_of, is_library_code, is_library_module
-from fnintern.declarations import is_stateless
+from fnintern.declarations import is_stateless, key_function
 from fnintern.forwards import Forward, callable_of
 from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
 from fnintern.recognition import (
@@ -251,6 +251,11 @@ class _Copier:
             return value
         if is_trace_state(kind):
             return value  # as in a fresh trace: what was made outside is not to be changed inside
+        rebuild = getattr(kind, "_thawed", None)
+        if rebuild is not None and is_library_class(kind):
+            return self._note(value, rebuild(value, self.copy))
+        if key_function(kind) is not None and not freeze(value).leaves:
+            return value  # what it is made of is not looked at either
         namespace = namespace_of(value)
         slots = slots_of(kind)
         if not _is_plain(value, kind) or not (namespace or slots or issubclass(kind, _CONTAINERS)):
