@@ -158,7 +158,28 @@ class Deep(nn.Module):
         return Layers()(x, None)[0]
 
 
-LINEN = [Counting, Branching, Looping, Recurrent, Repeating, Deep]
+class Adopting(nn.Module):
+    """Modules made outside become its own in ``setup``, one of them under two names."""
+
+    def setup(self) -> None:
+        cell, dense = nn.GRUCell(3, parent=None), nn.Dense(3, parent=None)
+        self.rnn = nn.RNN(cell)
+        self.first, self.second = dense, dense
+
+    def __call__(self, x: Any) -> Any:
+        self.first(x)
+        y = self.rnn(jnp.ones((2, 4, 3)) * x).sum((0, 1))
+        return jax.lax.fori_loop(0, 3, lambda i, x: self.first(x) - self.second(x) + x, y)
+
+
+class BothWays(nn.Module):
+    @nn.compact
+    def __call__(self, x: Any) -> Any:
+        forward, backward = nn.RNN(nn.GRUCell(3)), nn.RNN(nn.GRUCell(3))
+        return nn.Bidirectional(forward, backward)(jnp.ones((2, 4, 3)) * x)
+
+
+LINEN = [Counting, Branching, Looping, Recurrent, Repeating, Deep, Adopting, BothWays]
 
 
 @pytest.mark.parametrize("module", LINEN)

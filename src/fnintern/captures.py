@@ -63,6 +63,7 @@ from fnintern.recognition import (
     has_value_equality,
     hides_state,
     is_attrs_repr,
+    is_identifier,
     is_library_class,
     is_library_object,
     is_protocol,
@@ -658,6 +659,11 @@ class _Walk:
         self.tokens.append(weakref.ref)
         self.add(value(), f"{path}()")
 
+    def _weak_values(self, value: Any, path: str) -> None:
+        if self.references is not References.READ:
+            raise Refused(path, value, "what it refers to may go")
+        self._mapping(value, path)
+
     def _namespace(self, value: Any, path: str) -> None:
         if not self._met(value):
             self.tokens += (types.SimpleNamespace, len(vars(value)))
@@ -774,6 +780,9 @@ class _Walk:
             self.tokens += (Marker.OBJECT, Identity(value))
         elif root == "jax" and issubclass(kind, contextlib.ContextDecorator):  # meshes are unique
             self._target(Marker.OBJECT, value, path)
+        elif is_identifier(kind):
+            if not self._met(value):
+                self.tokens.append(kind)
         elif is_trace_state(kind):
             self.tokens.append(value.is_valid())  # all that flax asks it
         else:
@@ -862,6 +871,7 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     slice: _Walk._slice,
     types.SimpleNamespace: _Walk._namespace,
     weakref.ref: _Walk._weak,
+    weakref.WeakValueDictionary: _Walk._weak_values,
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
     types.ModuleType: _Walk._bare_module,

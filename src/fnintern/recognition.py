@@ -20,7 +20,7 @@ from fnintern.keys import importable
 
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
-    "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_library_class",
+    "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_identifier", "is_library_class",
     "is_library_object", "is_protocol", "is_pure_library", "is_pytree_node",
     "is_readable_state", "is_reference_state", "is_trace_state", "is_users", "namespace_of",
     "slots_of", "unread_attributes",
@@ -161,9 +161,15 @@ def content_of(value: Any, base: Any) -> Any:
     return base.__pos__(value)
 
 
+def is_identifier(kind: type) -> bool:
+    """Whether instances are numbers that ``flax.linen`` gives to its modules: all that counts is
+    where the same one occurs."""
+    return kind.__module__ == "flax.ids" and kind.__name__ == "FlaxId"
+
+
 def unread_attributes(value: Any) -> frozenset[str]:
-    """Attributes that a trace makes nothing of: the number of a module of ``flax.linen``, the trace
-    to which a scope of ``flax.core`` belongs."""
+    """Attributes that a trace makes nothing of: the trace to which a scope of ``flax.core``
+    belongs."""
     for module, name, attributes in _UNREAD:
         loaded = sys.modules.get(module)
         if loaded is not None and isinstance(value, getattr(loaded, name, ())):
@@ -171,10 +177,7 @@ def unread_attributes(value: Any) -> frozenset[str]:
     return frozenset()
 
 
-_UNREAD: Final = (
-    ("flax.linen", "Module", frozenset({"_id"})),
-    ("flax.core.scope", "Scope", frozenset({"trace_level"})),
-)
+_UNREAD: Final = (("flax.core.scope", "Scope", frozenset({"trace_level"})),)
 
 
 def namespace_of(value: Any) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable, is_partial
 from fnintern.recognition import (
     hides_state,
     is_held_by_its_module,
+    is_identifier,
     is_library_class,
     is_pytree_node,
     is_trace_state,
@@ -231,6 +232,13 @@ class _Copier:
         # Held by what has been copied with it, as the original is.
         return value if referent is None else self._note(value, weakref.ref(self.copy(referent)))
 
+    def _weak_values(self, value: Any) -> Any:
+        copy = self._note(value, type(value)())
+        # Nothing else needs to hold what has been copied only for this.
+        copy._copies = items = {self.copy(name): self.copy(item) for name, item in value.items()}
+        copy.update(items)
+        return copy
+
     def _same(self, value: Any) -> Any:
         return value
 
@@ -239,6 +247,8 @@ class _Copier:
 
     def _instance(self, value: Any, kind: type) -> Any:
         """An instance of a Python class, attribute by attribute; anything else is a constant."""
+        if is_identifier(kind):
+            return value
         if is_trace_state(kind):
             return value  # as in a fresh trace: what was made outside is not to be changed inside
         rebuild = getattr(kind, "_thawed", None)
@@ -305,6 +315,7 @@ _COPIERS: Final[dict[type, Callable[[_Copier, Any], Any]]] = {
     collections.defaultdict: _Copier._dict,
     types.MappingProxyType: _Copier._proxy,
     weakref.ref: _Copier._weak,
+    weakref.WeakValueDictionary: _Copier._weak_values,
     types.SimpleNamespace: _Copier._namespace_object,
     set: _Copier._set,
     frozenset: _Copier._set,

@@ -75,6 +75,8 @@ class ConversionCounts:
 
     def _refused(self, conversion: Conversion, found: Obstacle) -> None:
         kind = "a class of the test's own" if "<locals>" in found.type_name else found.type_name
+        if kind == "NoneType":
+            kind = found.path  # the library whose state it is
         # What an error says names arrays and functions of the test.
         reason = re.sub(r"\((\w+): .*\)", r"(\1)", found.reason)
         self.obstacles[conversion.op.__qualname__, kind, reason] += 1

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -50,6 +51,9 @@ def unpack(suite: Suite, sdist: Path, target: Path) -> Path:
             if destination is not None:
                 archive.extract(member.replace(name=destination), target, filter="data")
     (root,) = target.iterdir()
+    for module in suite.absent:
+        if importlib.util.find_spec(module) is None:
+            (root / f"{module}.py").touch()
     return root
 
 

@@ -24,6 +24,8 @@ class Suite:
         examples: what ``--examples`` runs.
         arguments: for pytest.
         environment: variables to be set.
+        absent: modules that an empty one stands for if they are not installed: a single test of a
+            file uses them.
     """
 
     distribution: str
@@ -34,6 +36,7 @@ class Suite:
     examples: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
+    absent: tuple[str, ...] = ()
 
     def destination(self, member: str) -> str | None:
         """Where a file of the source distribution is unpacked to; None if it is not."""
@@ -125,9 +128,10 @@ _HAIKU: Final = Suite(
     },
     # Beside the package, under another name than its own.
     unpacked={"haiku/_src": "tests"},
-    # Names of files occur in several directories; one test needs TensorFlow.
+    # Names of files occur in several directories; two of them need TensorFlow.
     arguments=("--import-mode=importlib", "--continue-on-collection-errors"),
     environment=_COMPILING,
+    absent=("tensorflow",),
 )  # fmt: skip
 
 #: Name of the library's package -> its tests.
