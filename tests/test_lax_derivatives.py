@@ -36,11 +36,9 @@ TRANSFORMS: dict[str, Callable[[Callable[[Any, Any], Any]], Any]] = {
     ),
     "linearize": lambda f: jax.linearize(f, W, XS)[1](W, XS),
     "vmap": lambda f: jax.vmap(f)(XS, jnp.stack([XS, XS + 1, XS * 2])),
-    "vmap of the operand": lambda f: jax.vmap(f, in_axes=(None, 0))(W, jnp.stack([XS, XS])),
     "vmap of grad": lambda f: jax.vmap(jax.grad(f))(XS, jnp.stack([XS, XS + 1, XS * 2])),
     "checkpoint": lambda f: jax.grad(jax.checkpoint(f))(W, XS),
     "jit": lambda f: jax.jit(f)(W, XS),
-    "eval_shape": lambda f: str(jax.eval_shape(f, W, XS)),
 }
 
 
@@ -51,10 +49,7 @@ def test_agrees(name: str, transform: str) -> None:
     expected, error = outcome(lambda: apply(of(jax.lax, name)))
     found, own = outcome(lambda: apply(of(lax, name)))
     assert own is error
-    if isinstance(expected, str):
-        assert found == expected
-    else:
-        assert_same(found, expected)
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -240,6 +240,20 @@ class TestOperands:
         a, b = jnp.float32(1.0), jnp.float32(1.0)
         assert [call(a, a), call(a, b), call(b, b), call(b, a)] == [2.0, 100.0, 2.0, 100.0]
 
+    def test_which_of_three_captures_are_the_same(self) -> None:
+        def call(a: Any, b: Any, c: Any) -> list[float]:
+            def f() -> Any:
+                return (a is b) + 10 * (b is c) + 100 * (a is c) + 0 * a, a, b, c
+
+            return [float(leaf) for leaf in lax.cond(True, f, f)]
+
+        one, two = jnp.float32(1.0), jnp.float32(2.0)
+        for _ in range(2):
+            assert call(one, one, two) == [1.0, 1.0, 1.0, 2.0]
+            assert call(one, two, two) == [10.0, 1.0, 2.0, 2.0]
+            assert call(one, two, one) == [100.0, 1.0, 2.0, 1.0]
+            assert call(two, two, two) == [111.0, 2.0, 2.0, 2.0]
+
     def test_constants_are_part_of_the_key(self) -> None:
         call: Any = lambda k: lax.map(lambda v: v * k, jnp.arange(3))
         found = [call(k).dtype.name for k in (2, 2.0, True, 2)]

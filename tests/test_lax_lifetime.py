@@ -271,6 +271,19 @@ class TestThreads:
         assert counts("scan")[2:] == (0, 1)
 
     @pytest.mark.usefixtures("switching")
+    def test_race_on_programs_that_are_all_new(self) -> None:
+        """Each trace is that of the call in its own thread."""
+
+        def work(i: int) -> None:
+            for k in range(5):
+                w = jnp.float32(i)
+                number = 100 * i + k
+                assert float(lax.map(lambda x: w * x + number, XS)[0]) == i + number
+
+        race(work, 6)
+        assert counts("map")[:3] == (0, 30, 0)
+
+    @pytest.mark.usefixtures("switching")
     def test_race_while_programs_are_cleared(self) -> None:
         def work(i: int) -> None:
             for k in range(5):
