@@ -181,6 +181,8 @@ class Conversion:
             entry = store.entries.get(key)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             return _reason_for(error, "reading what it captures failed"), False
+        if call.donated and call.donates_what_is_captured():
+            return _DONATED, False
         if entry is not None:
             if entry.matches(frozen.targets):
                 call.entry = entry
@@ -240,6 +242,9 @@ _CHANGED: Final = Obstacle(
 _NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has no identity")
 _KEEPING: Final = Obstacle(
     "argument", "PyTreeDef", "the data of a pytree's node holds an array, or cannot be read"
+)
+_DONATED: Final = Obstacle(
+    "argument", "jax.Array", "it is donated, and captured too", "pass it, and do not capture it"
 )
 _ASKS: Final = Obstacle(
     "f",
@@ -391,6 +396,11 @@ class _Call:
             self._places.append(place)
         if len(number) < len(leaves):
             self.aliases = tuple(self._places)
+
+    def donates_what_is_captured(self) -> bool:
+        """Whether one array is to be read and given away at once."""
+        donated = {id(self.operands[position - 1]) for position in self.donated}
+        return any(id(leaf) in donated for leaf in self.leaves)
 
     def keeps_arrays(self) -> bool:
         """Whether the data of a pytree's node holds an array, or cannot be read: the program would
