@@ -13,7 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import test_util
 
-__all__ = ["CALLS", "Node", "assert_same", "counted", "described", "outcome"]
+import fnintern
+from fnintern import lax as _lax
+
+__all__ = ["CALLS", "XS", "Node", "assert_same", "counted", "described", "jit", "lax", "outcome"]
+
+#: As their users see them: mypy would want the types of functions that tests give them.
+lax: Any = _lax
+jit: Any = fnintern.jit
 
 XS = jnp.arange(1.0, 4.0)
 

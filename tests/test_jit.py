@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 import fnintern
-from fnintern import jit, lax
-from lax_calls import XS, Node, assert_same, counted, outcome
+from lax_calls import XS, Node, assert_same, counted, jit, lax, outcome
 
 NONE = (0, 0, 0)
 W = jnp.float32(2.0)
@@ -69,7 +68,7 @@ def test_made_anew_it_hits(kind: str) -> None:
 
 
 def test_what_is_counted_can_be_seen() -> None:
-    call = lambda: jax.jit(lambda x: x * W)(XS)
+    call: Any = lambda: jax.jit(lambda x: x * W)(XS)
     call()
     assert min(counted(call)) == 3
 
@@ -106,7 +105,9 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 def test_options(options: dict[str, Any]) -> None:
     results = []
     for module in (jax.jit, jit):
-        made = lambda module=module: module(lambda a, b=2, *, c=3: (a * b + c * W, b), **options)
+        made: Any = lambda module=module: module(
+            lambda a, b=2, *, c=3: (a * b + c * W, b), **options
+        )
         for args, kwargs in CALLS:
             for _ in range(2):
                 results.append(outcome(lambda: made()(*args, **kwargs)))
@@ -189,7 +190,7 @@ class TestMethods:
             def apply(self, x: Any) -> Any:
                 return x * self.w * self.scale
 
-            @jit
+            @jit  # type: ignore[untyped-decorator]
             def plain(self: Any, x: Any) -> Any:
                 return x
 
@@ -238,7 +239,11 @@ class TestDonation:
     def test_an_array_that_is_gone(self) -> None:
         array = XS + 0
         array.delete()
-        for call in (lambda jit: jit(lambda x: x + W)(array), lambda jit: jit(lambda: array + W)()):
+        calls: list[Any] = [
+            lambda jit: jit(lambda x: x + W)(array),
+            lambda jit: jit(lambda: array + W)(),
+        ]
+        for call in calls:
             errors = [outcome(lambda: call(module))[1] for module in (jax.jit, jit)]
             assert errors == [RuntimeError, RuntimeError]
 
@@ -247,7 +252,7 @@ class TestStages:
     """``lower``, ``trace`` and ``eval_shape``."""
 
     def test_agree_with_jax(self) -> None:
-        f = lambda x: {"y": x * W}
+        f: Any = lambda x: {"y": x * W}
         assert jit(f).lower(XS).as_text() == jax.jit(f).lower(XS).as_text()
         assert str(jit(f).trace(XS).jaxpr) == str(jax.jit(f).trace(XS).jaxpr)
         assert jit(f).eval_shape(XS) == jax.jit(f).eval_shape(XS)
@@ -265,7 +270,7 @@ class TestStages:
     def test_inside_of_a_trace(self) -> None:
         texts = []
         for module in (jax.jit, jit):
-            f = lambda x: module(lambda y: y * x)(x)
+            f: Any = lambda x: module(lambda y: y * x)(x)
             texts.append(str(jax.make_jaxpr(f)(2.0)))
         assert texts[0] == texts[1]
 
@@ -282,13 +287,13 @@ class TestState:
 
     def test_one_function_that_changes_something(self) -> None:
         """Where jax.jit traces once, each call is traced: what the function sees has changed."""
-        log: list[int] = []
+        log: Any = []
         jitted = jit(lambda x: (log.append(1), x * W * len(log))[1])
         assert [float(jitted(1.0)) for _ in range(3)] == [2.0, 4.0, 6.0]
         assert log == [1, 1, 1]
 
     def test_functions_made_anew_that_change_something(self) -> None:
-        logs: list[list[int]] = [[], []]
+        logs: list[Any] = [[], []]
         for log, module in zip(logs, (jax.jit, jit), strict=True):
             for _ in range(3):
                 module(lambda x: (log.append(1), x * W)[1])(1.0)
@@ -329,7 +334,7 @@ def test_L1_nothing_stays_alive() -> None:
         assert [ref() for ref in alive if ref() is not None] == [], name
 
 
-@jit
+@jit  # type: ignore[untyped-decorator]
 def decorated(x: Any) -> Any:
     return x * 2 + 1
 

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import fnintern
-from fnintern import lax
-from lax_calls import CALLS, XS, assert_same, counted, outcome
+from lax_calls import CALLS, XS, assert_same, counted, lax, outcome
 
 W = jnp.float32(1.25)
 
@@ -63,29 +62,29 @@ def test_agrees(name: str, transform: str) -> None:
 def test_inside_of_a_trace_it_is_jax_lax(name: str, wrap: Any) -> None:
     """The same jaxpr, so the same program."""
     args = (XS, jnp.stack([XS] * 3)) if wrap is jax.vmap else (W, XS)
-    trace = lambda module: str(jax.make_jaxpr(wrap(of(module, name)))(*args))
+    trace: Any = lambda module: str(jax.make_jaxpr(wrap(of(module, name)))(*args))
     assert outcome(lambda: trace(lax)) == outcome(lambda: trace(jax.lax))
 
 
 def test_steps_aside_in_other_traces() -> None:
-    before = lax.scan.cache_info()  # type: ignore[attr-defined]
-    f = lambda w: lax.scan(lambda c, x: (c * w + x, None), 1.0, XS)[0]
+    before = lax.scan.cache_info()
+    f: Any = lambda w: lax.scan(lambda c, x: (c * w + x, None), 1.0, XS)[0]
     jax.jit(f)(W)
     jax.eval_shape(f, W)
     jax.checkpoint(f)(W)
     jax.jit(jax.vmap(jax.grad(f)))(XS)
     lax.map(lambda w: f(w), XS)
-    assert lax.scan.cache_info() == before  # type: ignore[attr-defined]
+    assert lax.scan.cache_info() == before
 
 
 def test_fori_loop_with_python_bounds_is_differentiable_in_reverse() -> None:
     for bounds in [(0, 3), (jnp.int32(0), jnp.int32(3)), (jnp.asarray(0), 3)]:
-        f = lambda lax, x: lax.fori_loop(*bounds, lambda i, c: c * W + x, x)
+        f: Any = lambda lax, x: lax.fori_loop(*bounds, lambda i, c: c * W + x, x)
         assert_same(jax.grad(lambda x: f(lax, x))(2.0), jax.grad(lambda x: f(jax.lax, x))(2.0))
 
 
 def test_while_loop_is_not_differentiable_in_reverse_either() -> None:
-    f = lambda lax, x: lax.while_loop(lambda c: c < 9, lambda c: c * W + 1, x)
+    f: Any = lambda lax, x: lax.while_loop(lambda c: c < 9, lambda c: c * W + 1, x)
     for module in (jax.lax, lax):
         with pytest.raises(ValueError, match="Reverse-mode differentiation") as caught:
             jax.grad(lambda x: f(module, x))(2.0)
@@ -133,10 +132,11 @@ class TestRules:
         found = []
         for w in (W, W + 1):
             g = make(w)
-            for f in (
+            functions: list[Any] = [
                 lambda x: lax.scan(lambda c, t: (g(c) + t, None), x, XS)[0],
                 lambda x: lax.cond(x > 1, lambda: g(x), lambda: x),
-            ):
+            ]
+            for f in functions:
                 found.append(f(2.0))
                 found.append(jax.vjp(f, 2.0)[1](3.0))
                 found.append(jax.vmap(jax.grad(f))(XS))
@@ -194,25 +194,25 @@ class TestRules:
         assert_same(self.grads(lax, lambda w: make(self, w)), expected)
 
     def test_custom_batching(self) -> None:
-        f = lambda lax, w: jax.vmap(
+        f: Any = lambda lax, w: jax.vmap(
             lambda x: lax.cond(True, lambda: self.vmap_captures(w)(x), lambda: x)
         )(XS)
         for w in (W, W + 1):
             assert_same(f(lax, w), f(jax.lax, w))
 
     def test_a_rule_that_captures_no_array_is_converted(self) -> None:
-        lax.scan.cache_clear()  # type: ignore[attr-defined]
+        lax.scan.cache_clear()
         for w in (W, W + 1):
             g = self.neither_captures(w)
             jax.grad(lambda x: lax.scan(lambda c, t: (g(c) + t, None), x, XS)[0])(2.0)
-        info = lax.scan.cache_info()  # type: ignore[attr-defined]
+        info = lax.scan.cache_info()
         assert (info.misses, info.hits, info.bypassed) == (1, 1, 0)
 
     def test_libraries_rules_are_converted(self) -> None:
-        lax.map.cache_clear()  # type: ignore[attr-defined]
+        lax.map.cache_clear()
         for w in (W, W + 1):
             jax.grad(lambda v: lax.map(lambda x: jax.nn.relu(x * v) + jax.nn.silu(x), XS).sum())(w)
-        info = lax.map.cache_info()  # type: ignore[attr-defined]
+        info = lax.map.cache_info()
         assert (info.misses, info.hits, info.bypassed) == (1, 1, 0)
 
     def test_a_captured_array_in_a_rule_is_explained(self) -> None:
@@ -249,7 +249,7 @@ def test_a_thousand_steps_compile_once_and_free_their_arrays() -> None:
 
     w = step(jnp.float32(0.5), XS + 0)
     w = step(w, XS + 0)
-    before = lax.scan.cache_info()  # type: ignore[attr-defined]
+    before = lax.scan.cache_info()
 
     def steps() -> None:
         nonlocal w
@@ -257,6 +257,6 @@ def test_a_thousand_steps_compile_once_and_free_their_arrays() -> None:
             w = step(w, XS + 0)
 
     assert counted(steps, 1) == (0, 0, 0)
-    assert lax.scan.cache_info().hits == before.hits + 1000  # type: ignore[attr-defined]
+    assert lax.scan.cache_info().hits == before.hits + 1000
     gc.collect()
     assert [ref for ref in alive if ref() is not None] == []

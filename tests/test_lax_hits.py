@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import fnintern
-from fnintern import lax
-from lax_calls import CALLS, XS, Node, counted
+from lax_calls import CALLS, XS, Node, counted, lax
 
 NONE = (0, 0, 0)
 #: As ``from fnintern.lax import scan`` gives it.
@@ -69,7 +68,7 @@ class Cell:
         return self.step(c, v)
 
 
-class Module(eqx.Module):
+class Module(eqx.Module):  # type: ignore[misc]
     w: Any
     name: str = "module"
 
@@ -111,7 +110,7 @@ def decorated(w: Any) -> Any:
 
 
 def in_list(w: Any) -> Any:
-    table = [[lambda c: c * w], {"b": w}]
+    table: Any = [[lambda c: c * w], {"b": w}]
     return lambda c, v: (table[0][0](c) + v * table[1]["b"], c)
 
 
@@ -167,7 +166,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_function(kind: str) -> None:
     assert hits(lambda w: lax.scan(KINDS[kind](w), 0.5, XS)) == NONE
-    assert lax.scan.cache_info().bypassed == 0  # type: ignore[attr-defined]
+    assert lax.scan.cache_info().bypassed == 0
 
 
 @pytest.fixture(autouse=True)
@@ -196,13 +195,13 @@ class TestFunctionsInContainers:
         ids=["tuple", "list", "dict", "pytree", "partial", "None"],
     )
     def test_traces_once(self, put: Any) -> None:
-        call = lambda w: self.apply(put(lambda x: x * w, lambda x: x - w), 2.0)
+        call: Any = lambda w: self.apply(put(lambda x: x * w, lambda x: x - w), 2.0)
         assert float(call(jnp.float32(3.0))) == 5.0
         assert float(call(jnp.float32(1.0))) == 3.0
         assert hits(call) == NONE
 
     def test_the_order_counts(self) -> None:
-        pair = fnintern.staged(lambda functions, x: functions[0](functions[1](x)))
+        pair: Any = fnintern.staged(lambda functions, x: functions[0](functions[1](x)))
         f, g = (lambda x: x + 1), (lambda x: x * 10)
         assert (int(pair([f, g], 1)), int(pair([g, f], 1))) == (11, 20)
 
@@ -215,19 +214,19 @@ class TestOperands:
         [(1.0, 2.0), (1, 2), (True, False), (1j, 2j), (np.float32(1), np.float32(2))],
     )
     def test_python_and_numpy_scalars_are_operands(self, one: Any, other: Any) -> None:
-        call = lambda x: lax.cond(True, lambda v: v, lambda v: v, x)
+        call: Any = lambda x: lax.cond(True, lambda v: v, lambda v: v, x)
         call(one)
         assert counted(lambda: call(other)) == NONE
 
     def test_static_parameters_are_part_of_the_key(self) -> None:
-        call = lambda n: lax.fori_loop(0, n, lambda i, v: v + i, 0)
+        call: Any = lambda n: lax.fori_loop(0, n, lambda i, v: v + i, 0)
         assert [int(call(n)) for n in (3, 4, 3)] == [3, 6, 3]
-        assert lax.fori_loop.cache_info().misses == 2  # type: ignore[attr-defined]
+        assert lax.fori_loop.cache_info().misses == 2
 
     def test_traced_bounds_are_operands(self) -> None:
         jax.vmap(lambda n: lax.fori_loop(0, n, lambda i, v: v + i, 0))(jnp.arange(4))
         more = jnp.arange(1, 5)
-        call = lambda: jax.vmap(lambda n: lax.fori_loop(0, n, lambda i, v: v + i, 0))(more)
+        call: Any = lambda: jax.vmap(lambda n: lax.fori_loop(0, n, lambda i, v: v + i, 0))(more)
         call()
         assert counted(call) == NONE
         assert call().tolist() == [0, 1, 3, 6]
@@ -242,7 +241,7 @@ class TestOperands:
         assert [call(a, a), call(a, b), call(b, b), call(b, a)] == [2.0, 100.0, 2.0, 100.0]
 
     def test_constants_are_part_of_the_key(self) -> None:
-        call = lambda k: lax.map(lambda v: v * k, jnp.arange(3))
+        call: Any = lambda k: lax.map(lambda v: v * k, jnp.arange(3))
         found = [call(k).dtype.name for k in (2, 2.0, True, 2)]
         assert found == ["int32", "float32", "int32", "int32"]
-        assert lax.map.cache_info().misses == 3  # type: ignore[attr-defined]
+        assert lax.map.cache_info().misses == 3

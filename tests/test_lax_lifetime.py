@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 import fnintern
-from fnintern import lax
-from lax_calls import CALLS, XS, assert_same, counted
+from lax_calls import CALLS, XS, assert_same, counted, lax
 from test_concurrency import race
 
 SHAPE = (3,)
@@ -47,7 +46,7 @@ class Plain:
         return c * self.w + x, None
 
 
-class Module(eqx.Module):
+class Module(eqx.Module):  # type: ignore[misc]
     w: Any
 
     def step(self, c: Any, x: Any) -> Any:
@@ -74,6 +73,10 @@ def _in_module(w: Any) -> Any:
     return lambda c, x: module.step(c, x)
 
 
+def _changing(w: Any, log: Any) -> Any:
+    return lambda c, x: ((log.append(1), c * w)[1], None)
+
+
 KINDS: dict[str, Callable[[Any], Any]] = {
     "lambda": lambda w: lambda c, x: (c * w + x, None),
     "nested": lambda w: (lambda inner: lambda c, x: inner(c, x))(lambda c, x: (c * w + x, None)),
@@ -86,7 +89,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "jax's partial": lambda w: jax.tree_util.Partial(step, w),
     "jitted": lambda w: (lambda inner: lambda c, x: (inner(c) + x, None))(jax.jit(lambda c: c * w)),
     "converted no more": lambda w: lambda c, x: (c * w * np.asarray(w)[0] + x, None),
-    "changing": lambda w: (lambda log: lambda c, x: ((log.append(1), c * w)[1], None))([]),
+    "changing": lambda w: _changing(w, []),
 }
 
 
@@ -202,20 +205,19 @@ def test_L1_the_program_goes_with_the_code() -> None:
 
 
 def test_L3_programs_are_bounded() -> None:
-    apply = fnintern.staged(lambda f, x: f(x))
-    cache_info: Any = apply.cache_info  # type: ignore[attr-defined]
+    apply: Any = fnintern.staged(lambda f, x: f(x))
     for number in range(131):
         apply(lambda x: x + number, 1)
-    info = cache_info()
+    info = apply.cache_info()
     assert (info.currsize, info.maxsize, info.misses) == (128, 128, 131)
 
 
 def test_cache_clear() -> None:
-    call = lambda: lax.map(lambda x: x * 2 + 1, XS)
+    call: Any = lambda: lax.map(lambda x: x * 2 + 1, XS)
     call()
     call()
     assert counts("map") == (1, 1, 0, 1)
-    lax.map.cache_clear()  # type: ignore[attr-defined]
+    lax.map.cache_clear()
     assert counts("map") == (0, 0, 0, 0)
     call()
     assert counts("map") == (0, 1, 0, 1)
@@ -224,13 +226,13 @@ def test_cache_clear() -> None:
 def test_cache_clear_forgets_what_was_unfit() -> None:
     needs = {"value": True}
     w = jnp.float32(2.0)
-    call = lambda: lax.map(lambda x: x * (float(w) if needs["value"] else w), XS)
+    call: Any = lambda: lax.map(lambda x: x * (float(w) if needs["value"] else w), XS)
     call()
     assert counts("map") == (0, 0, 1, 0)
     needs["value"] = False
     call()
     assert counts("map") == (0, 0, 2, 0)
-    lax.map.cache_clear()  # type: ignore[attr-defined]
+    lax.map.cache_clear()
     call()
     assert counts("map") == (0, 1, 0, 1)
 
@@ -275,13 +277,13 @@ class TestThreads:
                 w = jnp.float32(i + k)
                 assert float(lax.map(lambda x: w + x, XS)[0]) == i + k + 1
                 if not i:
-                    lax.map.cache_clear()  # type: ignore[attr-defined]
+                    lax.map.cache_clear()
 
         race(work, 4)
 
     @pytest.mark.usefixtures("switching")
     def test_race_of_functions_that_change(self) -> None:
-        log: list[int] = []
+        log: Any = []
 
         def work(i: int) -> None:
             w = jnp.float32(i)
@@ -335,7 +337,7 @@ def test_C2_fork() -> None:
         try:
             assert counts("map") == (0, 1, 0, 1)
             assert fnintern.explain(lambda x: x + 1).interned
-            lax.map.cache_clear()  # type: ignore[attr-defined]
+            lax.map.cache_clear()
             code = 0
         finally:
             os._exit(code)
@@ -394,7 +396,7 @@ def test_a_program_is_for_one_op() -> None:
     """Two staged operations share no programs, nor their counts."""
     one: Any = fnintern.staged(lambda f, x: f(x))
     other: Any = fnintern.staged(lambda f, x: -f(x))
-    f = lambda x: x + 1
+    f: Any = lambda x: x + 1
     assert (int(one(f, 1)), int(other(f, 1)), int(one(f, 1))) == (2, -2, 2)
     assert one.cache_info().hits == 1
     assert other.cache_info().hits == 0

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fnintern import lax
-from lax_calls import CALLS, XS, assert_same, counted, outcome
+from lax_calls import CALLS, XS, assert_same, counted, lax, outcome
 
 W = jnp.float32(1.25)
 
@@ -101,11 +100,12 @@ def test_mode(mode: str) -> None:
 @pytest.mark.parametrize("guard", ["allow", "disallow", "disallow_explicit"])
 def test_transfer_guard(guard: str) -> None:
     zero = jnp.float32(0.0)
-    for call in (
+    calls: list[Any] = [
         lambda lax: lax.scan(lambda c, x: (c + W * x, None), zero, XS)[0],
         lambda lax: lax.cond(zero > 1, lambda: W, lambda: XS[0]),
         lambda lax: lax.map(lambda x: x * W, XS),
-    ):
+    ]
+    for call in calls:
         for _ in range(2):
             with jax.transfer_guard(guard):
                 _, error = outcome(lambda: call(jax.lax))
@@ -132,7 +132,7 @@ def test_steps_aside(mode: Any, name: str) -> None:
 
 def test_no_tracer_leaks() -> None:
     """jax.checking_leaks() around calls that have been converted, and are again after it."""
-    call = lambda: lax.scan(lambda c, x: (c * W + x, None), 1.0, XS)[0]
+    call: Any = lambda: lax.scan(lambda c, x: (c * W + x, None), 1.0, XS)[0]
     expected = call()
     for _ in range(2):
         with jax.checking_leaks():
@@ -143,7 +143,7 @@ def test_no_tracer_leaks() -> None:
 
 def test_a_program_of_one_mode_is_not_used_in_another() -> None:
     """The shape of the error, and of the result, are those of the mode at hand."""
-    call = lambda: lax.map(lambda x: x + jnp.ones((1, 1)), XS)
+    call: Any = lambda: lax.map(lambda x: x + jnp.ones((1, 1)), XS)
     assert call().shape == (3, 1, 1)
     with jax.numpy_rank_promotion("raise"):
         assert outcome(lambda: lax.map(lambda x: x + jnp.ones(2), XS[:, None]))[1] is None
@@ -155,7 +155,7 @@ def test_a_program_of_one_mode_is_not_used_in_another() -> None:
 
 
 def test_log_compiles_says_nothing_of_a_hit(caplog: Any) -> None:
-    call = lambda: lax.map(lambda x: x * W + 3, XS)
+    call: Any = lambda: lax.map(lambda x: x * W + 3, XS)
     with caplog.at_level(logging.DEBUG, logger="jax"):
         with jax.log_compiles():
             call()

@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fnintern import lax
-from lax_calls import CALLS, XS, Node, assert_same, outcome
+from lax_calls import CALLS, XS, Node, assert_same, lax, outcome
 
 #: Kind of value -> how it is made anew.
 VALUES: dict[str, Callable[[], Any]] = {
@@ -76,10 +75,18 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "divide": lambda a, b: a / b,
 }
 
+
+def _with_default(value: Any) -> Callable[[], Any]:
+    def read(value: Any = value) -> Any:
+        return value
+
+    return read
+
+
 #: Where a captured value sits.
 PLACES: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "closure": lambda value: lambda: value,
-    "default": lambda value: lambda value=value: value,
+    "default": lambda value: _with_default(value),
     "partial": lambda value: functools.partial(lambda value: value, value),
     "list": lambda value: (lambda held: lambda: held[0][0])([[value]]),
     "object": lambda value: types.MethodType(
@@ -287,7 +294,7 @@ class TestSignatures:
 @pytest.mark.parametrize("numbers", [(1, 1.0, True), (True, 1), (0.0, -0.0), ((1,), (True,))])
 def test_structures_that_are_equal_but_not_the_same(numbers: Any) -> None:
     """JAX's equality of trees compares by ==, which makes these one."""
-    passed = lambda lax, tree: lax.scan(lambda c, _: (c, None), tree, XS)[0]
+    passed: Any = lambda lax, tree: lax.scan(lambda c, _: (c, None), tree, XS)[0]
     for number in numbers * 2:
         assert repr(passed(lax, Node(1.0, number)).data) == repr(number)
         assert repr([*passed(lax, {number: 1.0})]) == repr([number])

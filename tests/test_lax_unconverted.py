@@ -23,9 +23,8 @@ import pytest
 from jax.experimental import io_callback
 
 import fnintern
-from fnintern import lax
 from fnintern.snapshot import Snapshot
-from lax_calls import XS, assert_same, counted, outcome
+from lax_calls import XS, assert_same, counted, lax, outcome
 
 W = jnp.float32(2.0)
 
@@ -58,9 +57,11 @@ class Plain:
 
 
 class Made:
+    n: int
+
     def __new__(cls) -> Made:
         self = super().__new__(cls)
-        self.n = 0  # type: ignore[attr-defined]
+        self.n = 0
         return self
 
 
@@ -102,9 +103,9 @@ def _local_class() -> Any:
 
 
 def _module() -> Any:
-    module = types.ModuleType("config")
-    module.log = []  # type: ignore[attr-defined]
-    module.n = 0  # type: ignore[attr-defined]
+    module: Any = types.ModuleType("config")
+    module.log = []
+    module.n = 0
     return module
 
 
@@ -169,7 +170,7 @@ class TestChanges:
         assert read(targets[1]) == read(targets[0])
 
     def test_is_not_converted_again(self) -> None:
-        log: list[int] = []
+        log: Any = []
         traces = []
 
         @fnintern.stateless
@@ -242,7 +243,7 @@ class TestChanges:
 
     def test_filled_caches(self) -> None:
         made: list[int] = []
-        note = fnintern.stateless(lambda size: made.append(size))
+        note: Any = fnintern.stateless(lambda size: made.append(size))
 
         @functools.lru_cache
         def table(size: int) -> Any:
@@ -332,7 +333,7 @@ class TestValues:
 
     def test_shapes_dtypes_and_dimensions_are_there(self) -> None:
         t = jnp.zeros((2, 3))
-        f = lambda x: x + t.shape[1] + t.ndim + t.size + len(t) + (t.dtype == jnp.float32)
+        f: Any = lambda x: x + t.shape[1] + t.ndim + t.size + len(t) + (t.dtype == jnp.float32)
         for _ in range(2):
             assert_same(lax.map(f, XS), jax.lax.map(f, XS))
         assert counts("map")[:3] == (1, 1, 0)
@@ -349,6 +350,9 @@ class TestValues:
 
 class Unseen:
     """Something that a function reads, and freezing does not look into."""
+
+    t: Any
+    key: Any
 
     def __init__(self, **content: Any) -> None:
         vars(self).update(content)
@@ -383,12 +387,12 @@ class TestHidden:
         held = fnintern.stateless(Unseen())
         for i in (1, 2, 3, 1):
             held.key = jax.random.key(i)
-            call = lambda lax: lax.map(lambda x: x + jax.random.uniform(held.key), XS)
+            call: Any = lambda lax: lax.map(lambda x: x + jax.random.uniform(held.key), XS)
             assert_same(call(lax), call(jax.lax))
 
     def test_is_explained(self) -> None:
         held = fnintern.stateless(Unseen(t=jnp.arange(3.0)))
-        f = lambda x: x + held.t
+        f: Any = lambda x: x + held.t
         lax.map(f, XS)
         found = fnintern.explain(f).unconverted
         assert found is not None
@@ -399,7 +403,7 @@ class TestHidden:
         jitted = jax.jit(lambda x: x + table)
         for i in range(3):
             w = jnp.float32(i)
-            f = lambda x: jitted(x) * w
+            f: Any = lambda x: jitted(x) * w
             assert_same(lax.map(f, XS), jax.lax.map(f, XS))
         assert counts("map")[:3] == (2, 1, 0)
 
@@ -435,14 +439,15 @@ class TestRefused:
 
     def test_chance_and_time(self) -> None:
         generator = np.random.default_rng(0)
-        for draw in (
+        draws: list[Any] = [
             lambda: np.random.normal(),
             lambda: random.random(),
             lambda: time.time(),
             lambda: generator.normal(),
             lambda: os.getpid() * random.random(),
-        ):
-            lax.map.cache_clear()  # type: ignore[attr-defined]
+        ]
+        for draw in draws:
+            lax.map.cache_clear()
             found = []
             self.check(lambda lax: found.append(float(lax.map(lambda x: W * draw(), XS)[0])))
             assert found[0] != found[1] or draw() > 1e9  # the clock, in float32
@@ -458,7 +463,7 @@ class TestRefused:
 
         self.check(lambda lax: lax.map(locked, XS))
         for take, expected in ((numbers, 0.0), (squares, 1.0)):
-            lax.map.cache_clear()  # type: ignore[attr-defined]
+            lax.map.cache_clear()
             found = []
             self.check(lambda lax: found.append(lax.map(lambda x: W * next(take), XS)))
             assert float(found[0][0]) == expected * 2
@@ -468,7 +473,7 @@ class TestRefused:
         """A copy of it would end, too."""
         held = Ended(W)
         for _ in range(2):
-            f = lambda x, held=held: x * held.w
+            f: Any = lambda x, held=held: x * held.w
             assert_same(lax.map(f, XS), XS * 2)
         assert Ended.ends == []
         del held, f
@@ -495,12 +500,15 @@ SENTINEL = object()
 class Mode:
     """An enumeration by hand."""
 
+    FAST: Any
+    SLOW: Any
+
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-Mode.FAST = Mode("fast")  # type: ignore[attr-defined]
-Mode.SLOW = Mode("slow")  # type: ignore[attr-defined]
+Mode.FAST = Mode("fast")
+Mode.SLOW = Mode("slow")
 
 
 class Level(enum.Enum):
@@ -530,8 +538,8 @@ class TestIdentity:
             (UNSET, lambda value: value is UNSET),
             (Options.default, lambda value: value is Options.default),
             (Options.table, lambda value: value is Options.table),
-            (Mode.FAST, lambda value: value is Mode.FAST),  # type: ignore[attr-defined]
-            (Mode.SLOW, lambda value: value is not Mode.FAST),  # type: ignore[attr-defined]
+            (Mode.FAST, lambda value: value is Mode.FAST),
+            (Mode.SLOW, lambda value: value is not Mode.FAST),
             (Level.HIGH, lambda value: value is Level.HIGH),
             (dataclasses.MISSING, lambda value: value is dataclasses.MISSING),
             (sys, lambda value: value is sys),
@@ -548,15 +556,15 @@ class TestIdentity:
         held = [Unset(), {"a": 1}]
         again = list(held)
         for _ in range(2):
-            f = lambda x: x * W if held[0] is again[0] and held[1] is again[1] else -x
+            f: Any = lambda x: x * W if held[0] is again[0] and held[1] is again[1] else -x
             assert_same(lax.map(f, XS), XS * 2)
 
     def test_of_a_module_attribute(self) -> None:
-        config = types.ModuleType("config")
-        config.mode = config.fast = {"name": "fast"}  # type: ignore[attr-defined]
+        config: Any = types.ModuleType("config")
+        config.mode = config.fast = {"name": "fast"}
         mode = config.mode
         for _ in range(2):
-            f = lambda x: x * W if mode is config.fast else -x
+            f: Any = lambda x: x * W if mode is config.fast else -x
             assert_same(lax.map(f, XS), XS * 2)
 
 
@@ -608,8 +616,8 @@ class TestCallbacks:
         for number in (1.0, 2.0):
             w = jnp.full(2, number)
             shape = jax.ShapeDtypeStruct((), jnp.float32)
-            read = lambda v: np.float32(v + np.asarray(w)[0])
-            f = lambda x: jax.pure_callback(read, shape, x)
+            read: Any = lambda v: np.float32(v + np.asarray(w)[0])
+            f: Any = lambda x: jax.pure_callback(read, shape, x)
             for _ in range(2):
                 assert_same(lax.map(f, XS), jax.lax.map(f, XS))
 
@@ -628,7 +636,7 @@ class TestCallbacks:
         shape = jax.ShapeDtypeStruct((), jnp.float32)
         errors = []
         for module in (jax.lax, lax):
-            f = lambda x: jax.pure_callback(fail, shape, x) * W
+            f: Any = lambda x: jax.pure_callback(fail, shape, x) * W
             _, error = outcome(lambda: jax.block_until_ready(module.map(f, XS)))
             errors.append(error)
         assert errors[0] is errors[1] is not None

@@ -131,7 +131,7 @@ class TestArguments:
         assert (info.hits, info.misses, info.bypassed) == (4, 4, 0)
 
     def test_scalars_stay_weakly_typed(self) -> None:
-        add = staged(lambda f, x, y: f(x) + y)
+        add: Any = staged(lambda f, x, y: f(x) + y)
         for y in (1, 1.0, True):
             found = add(lambda x: x, jnp.float16(1.0), y)
             assert found.dtype == jnp.float16
@@ -145,7 +145,7 @@ class TestArguments:
             return x
 
         def call(w: Any) -> Any:
-            make = lambda k: {"f": lambda u, x: u * x * k, "w": w, "name": "layer"}
+            make: Any = lambda k: {"f": lambda u, x: u * x * k, "w": w, "name": "layer"}
             return run([make(W), Node(make(w)).array], 1.0)
 
         assert float(call(jnp.float32(3.0))) == 54.0
@@ -159,13 +159,13 @@ class TestArguments:
 
     def test_static_and_traced(self) -> None:
         """A static parameter that is being traced is an operand, as without fnintern."""
-        made = staged(lambda f, n, x: f(x) * n, static_argnames="n")
+        made: Any = staged(lambda f, n, x: f(x) * n, static_argnames="n")
         assert jax.vmap(lambda n: made(lambda x: x * W, n, 1.0))(XS).tolist() == [2.0, 4.0, 6.0]
         assert float(jax.grad(lambda n: made(lambda x: x * W, n, 1.0))(3.0)) == 2.0
 
     def test_the_values_of_static_arguments_are_what_they_are(self) -> None:
         seen: list[type] = []
-        note = fnintern.stateless(lambda value: seen.append(type(value)))
+        note: Any = fnintern.stateless(lambda value: seen.append(type(value)))
 
         @functools.partial(staged, static_argnames="n")
         def op(f: Any, n: Any) -> Any:
@@ -204,7 +204,7 @@ class TestOthersOperations:
 
     def test_nested(self) -> None:
         outer, inner = staged(jax.lax.map), staged(jax.lax.scan)
-        f = lambda w: lambda x: inner(lambda c, y: (c * w + y, None), x, XS)[0]
+        f: Any = lambda w: lambda x: inner(lambda c, y: (c * w + y, None), x, XS)[0]
         arrays = iter([jnp.float32(1.5 + i) for i in range(10)])
         for number in (1.5, 2.5):
             expected = jax.lax.map(f(jnp.float32(number)), XS)
@@ -220,7 +220,7 @@ class TestOthersOperations:
         def make(k: int) -> Any:
             return staged(lambda f, x: f(x) * k)
 
-        outer = staged(lambda f, x: f(x))
+        outer: Any = staged(lambda f, x: f(x))
         results = []
         for k in (2, 3):
             inner = make(k)
@@ -229,7 +229,7 @@ class TestOthersOperations:
 
 
 def test_explain_of_functions_that_are_converted() -> None:
-    f = lambda x: x * W
+    f: Any = lambda x: x * W
     staged(iterate)(f, 1.0)
     assert fnintern.explain(f).unconverted is None
     assert "staged" not in str(fnintern.explain(f))
