@@ -14,6 +14,7 @@ Never imports jax or flax; it recognises their types where the user's program ha
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import datetime
@@ -526,6 +527,7 @@ class _Walk:
         Which attribute is read off which object is not known, so every name that any code loads
         counts for every class of the user's.
         """
+        self.tokens.append(abc.get_cache_token())  # another one after each ABC.register()
         done: set[tuple[int, int, str]] = set()
         seen = -1
         while seen != len(done):
@@ -855,7 +857,7 @@ _PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with
 
 #: Attributes in which functions and classes describe themselves. Code hardly ever asks for them.
 _DESCRIPTIVE: Final = frozenset(
-    {"__qualname__", "__module__", "__doc__", "__annotations__", "__subclasses__"}
+    {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__subclasses__"}
 )
 
 _DESCRIPTORS: Final = (
