@@ -110,7 +110,8 @@ _DISPATCH: Final[object] = getattr(functools.singledispatch(lambda x: x), "__cod
 
 
 class References(enum.Enum):
-    """What becomes of modules and variables of ``flax.nnx``."""
+    """What becomes of objects that are there to be changed: modules and variables of ``flax.nnx``,
+    scopes of ``flax.core``. What weak references refer to is read along with them."""
 
     #: The key is to outlive the moment.
     REFUSED = "refused"
