@@ -31,10 +31,9 @@ FEWER = 25
 NOTES = """\
 What eager calls of `nnx.cond` leave behind, each line in a process of its own, after a
 collection. *functions alive*: of those that were passed and dropped. *objects*: those of the
-collector, a call. *RSS*: of the process, in MiB per 1,000 calls. A lambda over an array that is
-new at each call is traced at each call with the patch too, which keeps none of it alive; what
-remains is jax's own cache of compiled programs, which holds up to 4,096. Unpatched there are
-fewer calls, for each traces and compiles; their figures are per call, so that they compare."""
+collector, a call. *RSS*: of the process, in MiB per 1,000 calls. What remains of an unpatched call
+is jax's own cache of compiled programs, which holds up to 4,096. Unpatched there are fewer calls,
+for each traces and compiles; their figures are per call, so that they compare."""
 
 
 @attrs.frozen

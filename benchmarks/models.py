@@ -21,8 +21,8 @@ with an `nnx.cond` of two lambdas at its end; the gradient of a loss of it; and 
 an `LSTMCell`. The limit is the same call under one `nnx.jit` that is kept, which no memo reaches:
 what is outside of a transform runs operation by operation. The columns are those of the table of
 transforms. An eager gradient through a `scan` or a `cond` is traced anew by jax itself, whatever
-the function; the second table has that, with functions that stay. Put the whole step under
-`nnx.jit`."""
+the function, as the second table has it for functions that stay; a converted call is not. Still,
+one `nnx.jit` around the whole step is best."""
 
 LAYERS, WIDTH, HEADS_, LENGTH, BATCH = 4, 32, 4, 16, 2
 

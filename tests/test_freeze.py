@@ -745,3 +745,42 @@ def test_s1_an_interned_wrapper_is_what_it_wraps() -> None:
     assert keys[0] == keys[2]
     one.scale = 2.0
     assert freeze(wrap(one.call)).key == keys[1]
+
+
+def test_s1_what_code_asks_of_a_value_is_part_of_the_key() -> None:
+    """A bound, a flag and a base are read as well as the contents."""
+
+    def named(qualname: str) -> Any:
+        def inner() -> None: ...
+
+        inner.__qualname__ = qualname
+        return lambda: len(inner.__qualname__)
+
+    def seeing_each(*values: Any) -> list[Any]:
+        return [freeze(seeing(value)).key for value in values]
+
+    free, fixed = np.ones(2), np.ones(2)
+    fixed.flags.writeable = False
+    view = np.ones((2, 1))[:, 0]
+    queues = collections.deque([1, 2]), collections.deque([1, 2], maxlen=2)
+    for keys in (seeing_each(*queues), seeing_each(free, fixed), seeing_each(free, view)):
+        assert keys[0] != keys[1]
+    assert freeze(named("a")).key != freeze(named("b")).key
+
+
+def test_s1_what_jax_calls_of_a_pytree_is_part_of_the_key() -> None:
+    class Config:
+        scale = 1.0
+
+    class Node:
+        def tree_flatten(self) -> Any:
+            return (Config.scale,), None
+
+    node = Node()
+
+    def f() -> Any:
+        return jax.tree.leaves(node)
+
+    before = freeze(f).key
+    Config.scale = 2.0
+    assert freeze(f).key != before

@@ -602,3 +602,19 @@ def test_two_lambdas_on_one_line_are_told_apart_by_what_they_capture() -> None:
 
     causes = sorted(row.cause.rpartition("by its line")[2] for row in rows(run))
     assert causes == [" with equal captures", ": k: 1 → 2"]
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (lambda w: jax.lax.scan(lambda c, x: (c + w * x, None), w, w), "`scan` from fnintern.lax"),
+        (lambda w: jax.lax.cond(True, lambda: w, lambda: 2 * w), "`cond` from fnintern.lax"),
+        (lambda w: jax.jit(lambda x: w * x)(w), "fnintern.jit"),
+    ],
+    ids=["scan", "cond", "jit"],
+)
+def test_a_captured_array_is_for_closure_conversion(call: Any, remedy: str) -> None:
+    with retraces() as seen:
+        for number in range(3):
+            call(jnp.full(3, float(number)))
+    assert remedy in seen.rows[0].remedy

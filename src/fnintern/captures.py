@@ -14,6 +14,7 @@ Never imports jax or flax; it recognises their types where the user's program ha
 
 from __future__ import annotations
 
+import abc
 import collections
 import contextlib
 import datetime
@@ -109,7 +110,8 @@ _DISPATCH: Final[object] = getattr(functools.singledispatch(lambda x: x), "__cod
 
 
 class References(enum.Enum):
-    """What becomes of modules and variables of ``flax.nnx``."""
+    """What becomes of objects that are there to be changed: modules and variables of ``flax.nnx``,
+    scopes of ``flax.core``. What weak references refer to is read along with them."""
 
     #: The key is to outlive the moment.
     REFUSED = "refused"
@@ -189,6 +191,8 @@ def freeze(
             walk.add(value, name)
         if walk.classes:
             walk.visit_classes()
+        if walk.attributes:
+            walk.visit_descriptions()
         if walk.doubtful:
             walk.check_doubtful()
     except RecursionError:
@@ -524,6 +528,7 @@ class _Walk:
         Which attribute is read off which object is not known, so every name that any code loads
         counts for every class of the user's.
         """
+        self.tokens.append(abc.get_cache_token())  # another one after each ABC.register()
         done: set[tuple[int, int, str]] = set()
         seen = -1
         while seen != len(done):
@@ -531,17 +536,30 @@ class _Walk:
             loaded = frozenset().union(*self.attributes)
             for number, (kind, path) in list((self.classes or {}).items()):
                 # What the library's base class calls is known to the library alone.
-                every = any(map(calls_back, kind.__mro__))
+                every = "__dict__" in loaded or any(map(calls_back, kind.__mro__))
                 for base in kind.__mro__:
                     if is_library_class(base):
                         continue
                     for name, content in list(vars(base).items()):
                         step = (number, id(base), name)
-                        if step not in done and (every or name in loaded or is_protocol(name)):
+                        wanted = every or name in loaded or is_protocol(name) or name in _PYTREE
+                        if step not in done and wanted:
                             done.add(step)
                             if name not in _NOT_MEMBERS and not is_attrs_repr(content):
                                 self.tokens += (id(base), name)
                                 self._class_member(content, f"{path}.{name}")
+
+    def visit_descriptions(self) -> None:
+        """Adds what functions and classes say of themselves, where any code asks for it."""
+        if _DESCRIPTIVE.isdisjoint(frozenset().union(*self.attributes)):
+            return
+        described = [value for value in self.seen.values() if type(value) is types.FunctionType]
+        described += [kind for kind, _ in (self.classes or {}).values()]  # type: ignore[misc]
+        for value in described:
+            self.tokens += (value.__name__, value.__qualname__, value.__module__)
+            self.tokens += (repr(value.__doc__), repr(value.__annotations__))
+            if isinstance(value, type):
+                self.tokens.append(tuple(map(id, type.__subclasses__(value))))
 
     def _class_member(self, content: Any, path: str) -> None:
         if isinstance(content, staticmethod | classmethod):
@@ -620,6 +638,8 @@ class _Walk:
         if self._met(value):
             return
         self._sized(value, path)
+        if type(value) is collections.deque:
+            self.tokens.append(value.maxlen)
         self._deeper(value, path)
         for i, item in enumerate(value):
             self.add(item, f"{path}[{i}]")
@@ -745,6 +765,7 @@ class _Walk:
             if not self._met(value):
                 self._dtype(value.dtype)
                 self.tokens += (kind, value.shape, value.strides, value.tobytes())
+                self.tokens += (value.flags.writeable, value.base is None)
         elif isinstance(value, numpy.dtype):
             self._dtype(value)
         else:
@@ -831,6 +852,14 @@ _NOT_MEMBERS: Final = frozenset(
         "__abstractmethods__", "_abc_impl", "__fnintern_interner__", "__signature__",
     }
 )  # fmt: skip
+
+#: Members that jax calls of a class which is registered as a pytree.
+_PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
+
+#: Attributes in which functions and classes describe themselves. Code hardly ever asks for them.
+_DESCRIPTIVE: Final = frozenset(
+    {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__subclasses__"}
+)
 
 _DESCRIPTORS: Final = (
     types.MemberDescriptorType,

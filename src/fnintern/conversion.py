@@ -181,6 +181,8 @@ class Conversion:
             entry = store.entries.get(key)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             return _reason_for(error, "reading what it captures failed"), False
+        if call.donated and call.donates_what_is_captured():
+            return _DONATED, False
         if entry is not None:
             if entry.matches(frozen.targets):
                 call.entry = entry
@@ -241,6 +243,9 @@ _NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has n
 _KEEPING: Final = Obstacle(
     "argument", "PyTreeDef", "the data of a pytree's node holds an array, or cannot be read"
 )
+_DONATED: Final = Obstacle(
+    "argument", "jax.Array", "it is donated, and captured too", "pass it, and do not capture it"
+)
 _ASKS: Final = Obstacle(
     "f",
     "function",
@@ -276,8 +281,21 @@ class _Call:
     """One converted call: its arguments taken apart, and put together again inside the trace."""
 
     __slots__ = (
-        "_failed", "_jax", "_numpy", "_places", "aliases", "carried", "donated", "entry", "frozen",
-        "leaves", "op", "operands", "spec", "strict", "values",
+        "_jax",
+        "_numpy",
+        "_places",
+        "_tracing",
+        "aliases",
+        "carried",
+        "donated",
+        "entry",
+        "frozen",
+        "leaves",
+        "op",
+        "operands",
+        "spec",
+        "strict",
+        "values",
     )  # fmt: skip
 
     frozen: Frozen
@@ -305,7 +323,7 @@ class _Call:
         self.aliases: tuple[int, ...] = ()
         #: Names of libraries whose state goes along; the state itself is the last of the values.
         self.carried: list[str] = []
-        self._failed = False
+        self._tracing = False
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any], parameters: Parameters) -> None:
         """Takes the arguments apart.
@@ -392,6 +410,11 @@ class _Call:
         if len(number) < len(leaves):
             self.aliases = tuple(self._places)
 
+    def donates_what_is_captured(self) -> bool:
+        """Whether one array is to be read and given away at once."""
+        donated = {id(self.operands[position - 1]) for position in self.donated}
+        return any(id(leaf) in donated for leaf in self.leaves)
+
     def keeps_arrays(self) -> bool:
         """Whether the data of a pytree's node holds an array, or cannot be read: the program would
         keep it."""
@@ -412,7 +435,7 @@ class _Call:
         """Whether nothing has been computed yet, so that the call can be made another way."""
         if not isinstance(error, Exception):
             return False
-        return self._failed or not isinstance(error, self._jax.errors.JaxRuntimeError)
+        return self._tracing or not isinstance(error, self._jax.errors.JaxRuntimeError)
 
     def trace(self, leaves: list[Any], operands: tuple[Any, ...]) -> Any:
         """Makes the call where JAX traces it, with tracers in the place of arrays.
@@ -420,7 +443,7 @@ class _Call:
         Raises:
             _Unfit: it has been traced, and must not be run.
         """
-        self._failed = True
+        self._tracing = True
         before = live_arrays()
         # A trace of its own, so that it can be looked at before anything runs. It gets all that it
         # reads as arguments: what it would close over, JAX keeps should the trace fail.
@@ -429,7 +452,7 @@ class _Call:
         if obstacle is not None:
             raise _Unfit(obstacle)
         result = traced(leaves, operands)
-        self._failed = False
+        self._tracing = False
         return result
 
     def _make(self, leaves: list[Any], operands: tuple[Any, ...]) -> Any:

@@ -208,7 +208,8 @@ class _Copier:
         return self._note(value, value if same else items)
 
     def _list(self, value: Any) -> Any:
-        copy = self._note(value, type(value)())
+        new = type(value)() if type(value) is list else collections.deque(maxlen=value.maxlen)
+        copy = self._note(value, new)
         copy.extend(map(self.copy, value))
         return copy
 

@@ -1,7 +1,7 @@
-"""The wrappers of flax.nnx, in one table, and flax's own settings that a trace reads.
+"""The wrappers and operations of flax.nnx, in tables, and what takes the place of each.
 
-What it relies on beyond public names is in the tables below; a
-name that a release does not have is reported as absent.
+What it relies on beyond public names is in the tables; a name that a release does not have is
+reported as absent.
 """
 
 from __future__ import annotations
@@ -144,6 +144,11 @@ NOT_PATCHED: Final = (
 
 def patch_flax(*, by: By = "value") -> Patch:
     """Makes the eager transforms of ``flax.nnx`` trace once for the same functions.
+
+    Equal functions share what was traced. The arrays, variables and modules that the functions of
+    ``cond``, ``switch``, ``while_loop``, ``fori_loop`` and ``scan`` capture are passed to one
+    program at each call. Where flax refuses a call, since a function changes a module that it
+    captures, the call is made with the module as an operand, so that the change reaches it.
 
     Args:
         by: how functions are compared; see :func:`fnintern.interned`. ``"value"`` never changes

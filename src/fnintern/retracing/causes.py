@@ -179,7 +179,8 @@ def _function_made_again(new: Function, old: Function) -> Cause:
             "function",
             f"made again {names}",
             f"{what} was made again by its line{with_it}: {'; '.join(found)}",
-            f"pass {names} as an argument, or make one function for each value and keep it",
+            f"pass {names} as an argument{_converted(new, anew, found)}, or make one function for "
+            f"each value and keep it",
         )
     once = f"make it{' and its jax.' + anew[0] if anew else ''} once, outside the loop"
     if any(layer.module.startswith("flax.") for layer in wrappers):
@@ -190,6 +191,22 @@ def _function_made_again(new: Function, old: Function) -> Cause:
         f"{what} was made again by its line with equal captures{with_it}",
         once + '; or wrap it by fnintern.interned(by="value")',
     )
+
+
+#: What jax says that it traced for -> the operation that closure conversion has.
+_STAGED: Final = {
+    "cond": "cond", "switch": "switch", "scan": "scan", "fori_loop": "fori_loop",
+    "while_loop": "while_loop", "while_cond": "while_loop", "while_body": "while_loop",
+}  # fmt: skip
+
+
+def _converted(new: Function, anew: Sequence[str], found: Sequence[str]) -> str:
+    """The way by closure conversion, where nothing but arrays has changed."""
+    if not all("→ another " in change and "[" in change for change in found):
+        return ""
+    if new.traced_for in _STAGED:
+        return f", or take `{_STAGED[new.traced_for]}` from fnintern.lax"
+    return ", or use fnintern.jit" if "jit" in anew else ""
 
 
 def _subjects(found: Sequence[str]) -> str:
