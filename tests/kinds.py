@@ -102,7 +102,7 @@ class Case:
 @attrs.frozen
 class Kind:
     name: str
-    make: Callable[[Any], Case]
+    make: Callable[[Any], Case] = attrs.field(repr=False)
 
 
 def _def(array: Any) -> Case:
