@@ -255,7 +255,7 @@ class _Copier:
         rebuild = getattr(kind, "_thawed", None)
         if rebuild is not None and is_library_class(kind):
             return self._note(value, rebuild(value, self.copy))
-        if key_function(kind) is not None and not freeze(value).leaves:
+        if key_function(kind) is not None and _is_constant(value):
             return value  # what it is made of is not looked at either
         namespace = namespace_of(value)
         slots = slots_of(kind)
@@ -287,6 +287,14 @@ class _Copier:
 
 
 _CONTAINERS: Final = (dict, list)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a declared object has no array in its key, and no state of ``flax.nnx``."""
+    try:
+        return not freeze(value).leaves
+    except Refused:
+        return False
 
 
 def _is_plain(value: Any, kind: type) -> bool:
