@@ -103,11 +103,15 @@ class _CodeRef(weakref.ref[types.CodeType]):
         super().__init__(code, _forget)  # type: ignore[call-arg]
 
 
-def _forget(ref: weakref.ref[types.CodeType]) -> None:
+def _forget(
+    ref: weakref.ref[types.CodeType],
+    facts: dict[int, tuple[weakref.ref[types.CodeType], CodeFacts]] = _facts,
+) -> None:
+    # A default, since at the end of the interpreter globals go before code does.
     number = ref.number  # type: ignore[attr-defined]
-    found = _facts.get(number)
+    found = facts.get(number)
     if found is not None and found[0] is ref:
-        _facts.pop(number, None)
+        facts.pop(number, None)
 
 
 #: Of the interpreter, before anybody adds to them.

@@ -27,7 +27,7 @@ from fnintern.interner import CacheInfo
 from fnintern.keys import Key, Marker, Unkeyable
 from fnintern.lifetime import Entry
 from fnintern.snapshot import Snapshot
-from fnintern.stores import Token, store_of
+from fnintern.stores import Token, registered, store_of
 from fnintern.structures import number_types
 from fnintern.thawing import thaw
 from fnintern.tracing import live_arrays, obstacle_in
@@ -78,7 +78,8 @@ class CodeNotes(Generic[T]):
 
     def of(self, frozen: Frozen) -> T | None:
         key, codes = self._key(frozen)
-        entry = store_of(codes[0]).entries.get(key) if codes else None
+        store = registered(codes[0]) if codes else None
+        entry = store.entries.get(key) if store is not None else None
         return entry.wrapper if entry is not None and entry.matches(codes) else None
 
     def about(self, frozen: Frozen) -> T | None:

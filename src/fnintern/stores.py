@@ -107,6 +107,10 @@ class Store:
         return type(None), ()
 
 
+#: Stores of what cannot carry one, under the id of the owner.
+_registry: dict[int, Store] = {}
+
+
 class _OwnerRef(weakref.ref[Any]):
     """Weak reference to a callable that has a store in the registry."""
 
@@ -122,15 +126,13 @@ class _OwnerRef(weakref.ref[Any]):
         super().__init__(owner, _drop_store)  # type: ignore[call-arg]
 
 
-def _drop_store(ref: weakref.ref[Any]) -> None:
+def _drop_store(ref: weakref.ref[Any], registry: dict[int, Store] = _registry) -> None:
+    # The registry is a default, since at the end of the interpreter globals go before code does.
     number = ref.number  # type: ignore[attr-defined]
-    store = _registry.get(number)
+    store = registry.get(number)
     if store is not None and store.owner is ref:
-        _registry.pop(number, None)
+        registry.pop(number, None)
 
-
-#: Stores of what cannot carry one, under the id of the owner.
-_registry: dict[int, Store] = {}
 
 #: Only for replacing a store that was copied from another function. Reentrant, since dropping the
 #: old store may run destructors that come back here.
