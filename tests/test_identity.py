@@ -571,7 +571,8 @@ class TestBypass:
         assert obstacle.type_name == type_name
         assert reason in obstacle.reason
         assert "wrap: not interned" in str(said)
-        assert f"{path} is a {type_name}: " in str(said)
+        article = "an" if type_name[0] in "AEIOUaeiou" else "a"
+        assert f"{path} is {article} {type_name}: " in str(said)
         assert wrap.cache_info().bypassed == 0
 
 
