@@ -26,11 +26,10 @@ def ambient_key() -> Key:
     Raises:
         Refused: it cannot be part of a key, or a trace would change it.
     """
-    key: Key = ()
-    for name, reader in _READERS.items():
-        if name in sys.modules:
-            key += (name, *reader()())
-    return key
+    if _has_interceptors():
+        raise Refused("flax.linen", None, "a method interceptor may do anything", "leave it")
+    settings = flax_settings if "flax.nnx" in sys.modules else jax_settings
+    return settings()()
 
 
 @functools.cache
@@ -82,23 +81,6 @@ def flax_settings() -> Callable[[], Key]:
 def _has_interceptors() -> bool:
     linen = sys.modules.get("flax.linen.module")
     return bool(getattr(linen, "_global_interceptor_stack", None))
-
-
-def _flax_linen() -> Callable[[], Key]:
-    def read() -> Key:
-        if _has_interceptors():
-            raise Refused("flax.linen", None, "a method interceptor may do anything", "leave it")
-        return ()
-
-    return read
-
-
-#: Module -> what makes its reader, once it is loaded.
-_READERS: Final[dict[str, Callable[[], Callable[[], Key]]]] = {
-    "jax": jax_settings,
-    "flax.nnx": flax_settings,
-    "flax.linen": functools.cache(_flax_linen),
-}
 
 
 def carried(values: Sequence[Any]) -> list[tuple[str, Any]]:

@@ -281,23 +281,12 @@ def _reason_for(
 class _Call:
     """One converted call: its arguments taken apart, and put together again inside the trace."""
 
+    # fmt: off
     __slots__ = (
-        "_jax",
-        "_numpy",
-        "_places",
-        "_tracing",
-        "aliases",
-        "carried",
-        "donated",
-        "entry",
-        "frozen",
-        "leaves",
-        "op",
-        "operands",
-        "spec",
-        "strict",
-        "values",
-    )  # fmt: skip
+        "_jax", "_numpy", "_places", "_tracing", "aliases", "carried", "donated", "entry", "frozen",
+        "leaves", "op", "operands", "spec", "strict", "values",
+    )
+    # fmt: on
 
     frozen: Frozen
     entry: Entry

@@ -132,9 +132,10 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
         return None
     special = {name: _as_tuple(options.get(name)) for name in _SPECIAL}
     try:
-        positions = _positions(fun) if any(special.values()) else []
+        signature = inspect.signature(fun) if any(special.values()) else inspect.Signature()
     except (TypeError, ValueError):  # no signature
         return None
+    positions = list(signature.parameters.values())
     parameters = Parameters(
         static=_places(special["static_argnums"] + special["static_argnames"], positions),
         donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
@@ -159,10 +160,6 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
     return (value,) if isinstance(value, int | str) else tuple(value)
-
-
-def _positions(fun: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(fun).parameters.values())
 
 
 def _places(
