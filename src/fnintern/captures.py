@@ -475,9 +475,7 @@ class _Walk:
             library = is_library_module(module)
             if type(content) is _ModuleType and depth < len(chain):
                 if content.__name__ in IMPURE_MODULES:
-                    raise Refused(
-                        path, content, "it returns something else at each call", READ_OUTSIDE
-                    )
+                    raise Refused(path, content, CHANCE, READ_OUTSIDE)
                 module = content
                 continue
             self.tokens.append(chain)
@@ -520,7 +518,7 @@ class _Walk:
         if module is os:
             raise Refused(path, module, "the module is used as a value", OPERAND)
         if "random" in module.__dict__ and module.__name__ == "numpy":
-            self.doubtful += ((_RANDOM, module, path, "it returns something else at each call"),)
+            self.doubtful += ((_RANDOM, module, path, CHANCE),)
 
     def visit_classes(self) -> None:
         """Adds what the code met may read off the classes met, until nothing new turns up.
