@@ -455,8 +455,14 @@ class TestKinds:
         assert type(cls) is type(custom_metaclass())
 
     def test_generic_alias(self) -> None:
+        """``G[int]`` and ``G[str]`` leave another ``__orig_class__``, and make another instance."""
         cls = generic()
-        assert cls[int](function) is cls(function)
+        one, other = cls[int](function), cls[str](function)
+        assert one is not other
+        assert one.__orig_class__ == cls[int]
+        assert other.__orig_class__ == cls[str]
+        assert cls[int](function) is one
+        assert cls(function) is not one
         assert cls[int] == cls[int]
 
     def test_registered_pytree(self) -> None:
@@ -506,17 +512,36 @@ class TestKinds:
             assert (twin.f, twin.n) == (function, 2)
         assert Importable(function, 2) is one
 
-    def test_class_that_cannot_be_made_anew(self) -> None:
-        class Picky:
-            def __init_subclass__(cls, key: int) -> None:
-                pass
+    @pytest.mark.parametrize("slots", [{}, {"__slots__": ()}], ids=["dict", "slots"])
+    def test_bases_are_told_once_of_a_class(self, slots: dict[str, Any]) -> None:
+        """Making the class anew does not run ``__init_subclass__`` without its keywords."""
+        told: list[tuple[str, int]] = []
 
-        class Child(Picky, key=1):
+        def hook(cls: type, key: int) -> None:
+            told.append((cls.__name__, key))
+
+        base: Any = type("Base", (), {"__init_subclass__": classmethod(hook), **slots})
+
+        @interned
+        class Child(base, key=1):  # type: ignore[call-arg, misc]
+            def __init__(self, f: Any) -> None:
+                self.f = f
+
+        assert told == [("Child", 1)]
+        assert Child.__bases__ == (base,)
+        assert Child(function) is Child(function)
+
+    def test_class_that_cannot_be_made_anew(self) -> None:
+        class Picky(type):
+            def __new__(meta, name: str, bases: Any, namespace: Any, *, key: int) -> Any:
+                return super().__new__(meta, name, bases, namespace)
+
+        class Child(metaclass=Picky, key=1):
             pass
 
         with pytest.raises(TypeError, match=r"cannot intern the class .*Child") as caught:
             interned(Child)
-        assert "missing 1 required positional argument: 'key'" in str(caught.value)
+        assert "missing 1 required keyword-only argument: 'key'" in str(caught.value)
         assert "Decorate a function that returns its instances instead" in str(caught.value)
 
     def test_decorated_twice(self) -> None:

@@ -54,9 +54,19 @@ def asks(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("f", [catches, catches_anything, suppresses, asks])
-def test_s1_what_may_tell_a_tracer_from_an_array_runs_as_it_is(f: Any) -> None:
-    np.testing.assert_array_equal(lax.map(f, X), jax.lax.map(f, X))
-    assert "tell a tracer" in str(fnintern.explain(f))
+def test_s1_what_may_tell_a_tracer_from_an_array_gets_the_array(
+    f: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lax.map.cache_clear()
+    for number in (2.0, 3.0):
+        monkeypatch.setitem(globals(), "TABLE", jnp.float32(number))
+        for _ in range(2):
+            np.testing.assert_array_equal(lax.map(f, X), jax.lax.map(f, X))
+    info = lax.map.cache_info()
+    # A program in which the value of the array is read is for that array alone.
+    reads = f is not asks
+    assert (info.hits, info.misses, info.bypassed) == ((2, 2, 0) if reads else (3, 1, 0))
+    assert fnintern.explain(f).unconverted is None
 
 
 def under_context(x: Any) -> Any:

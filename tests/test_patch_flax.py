@@ -20,7 +20,6 @@ from jax._src import test_util as jtu
 
 import fnintern
 from fnintern.patches.flax import MEMOS, OPERATIONS, TRANSIENT
-from fnintern.patches.flax_state import TRANSFORMS
 
 HAS_MEMO = tuple(map(int, flax.__version__.split(".")[:3])) >= (0, 12, 9)
 transforms: Any = importlib.import_module("flax.nnx.transforms.transforms")
@@ -280,33 +279,34 @@ class TestLifetime:
 
 
 class TestPatch:
-    def sites(self) -> dict[str, Any]:
-        names = [(f"flax.nnx.transforms.{m}", n) for m, n, _ in TRANSIENT]
-        names += [(f"flax.nnx.transforms.{m}", n) for m, n in MEMOS]
-        names += [(f"flax.nnx.transforms.{m}", "jax") for m, _, _ in OPERATIONS]
-        names += [("flax.nnx", n) for n in TRANSFORMS]
+    def sites(self, by: str = "value") -> dict[str, Any]:
+        """What is replaced, as it is now."""
+        names = [(f"flax.nnx.transforms.{m}", n) for m, n in MEMOS]
+        if by == "object":
+            names += [(f"flax.nnx.transforms.{m}", n) for m, n, _ in TRANSIENT]
+        else:
+            names += [(f"flax.nnx.transforms.{m}", "jax") for m, _, _ in OPERATIONS]
         return {f"{m}.{n}": getattr(importlib.import_module(m), n, None) for m, n in names}
 
     @pytest.mark.parametrize("by", ["object", "value"])
     def test_report(self, by: Any) -> None:
-        by_value = {f"flax.nnx.{name}" for name in TRANSFORMS}
         expected = {
             name: "absent in this release" if x is None else "patched"
-            for name, x in self.sites().items()
-            if by == "value" or not (name.endswith(".jax") or name in by_value)
+            for name, x in self.sites(by).items()
         }
         with fnintern.patch_flax(by=by) as patch:
             assert patch.report == expected
         reverted = {n: s.replace("patched", "reverted") for n, s in expected.items()}
         assert patch.report == reverted
 
-    def test_revert_to_the_identical_objects(self) -> None:
-        before = self.sites()
+    @pytest.mark.parametrize("by", ["object", "value"])
+    def test_revert_to_the_identical_objects(self, by: Any) -> None:
+        before = self.sites(by)
         for _ in range(2):
-            with fnintern.patch_flax():
-                inside = self.sites()
+            with fnintern.patch_flax(by=by):
+                inside = self.sites(by)
                 assert all(inside[n] is not x for n, x in before.items() if x is not None)
-            assert all(x is before[n] for n, x in self.sites().items())
+            assert all(x is before[n] for n, x in self.sites(by).items())
 
     def test_idempotent_and_nestable(self) -> None:
         before = self.sites()
@@ -323,17 +323,24 @@ class TestPatch:
         one.revert()
         assert self.sites() == before
 
-    def test_reverted_by_somebody_else(self) -> None:
-        before = self.sites()
-        patch = fnintern.patch_flax()
-        general.merge_inputs = before["flax.nnx.transforms.general.merge_inputs"]
+    @pytest.mark.parametrize(
+        ("by", "taken", "left"),
+        [
+            ("object", "general.merge_inputs", "transforms.SimpleCondFn"),
+            ("value", "iteration.jax", "transforms.jax"),
+        ],
+    )
+    def test_reverted_by_somebody_else(self, by: Any, taken: str, left: str) -> None:
+        before = self.sites(by)
+        patch = fnintern.patch_flax(by=by)
+        module, _, name = taken.partition(".")
+        path = f"flax.nnx.transforms.{module}"
+        setattr(importlib.import_module(path), name, before[f"{path}.{name}"])
         report = patch.report
-        assert report["flax.nnx.transforms.general.merge_inputs"] == (
-            "already reverted by somebody else"
-        )
-        assert report["flax.nnx.transforms.transforms.SimpleCondFn"] == "patched"
+        assert report[f"{path}.{name}"] == "already reverted by somebody else"
+        assert report[f"flax.nnx.transforms.{left}"] == "patched"
         patch.revert()
-        assert self.sites() == before
+        assert self.sites(by) == before
 
     def test_half_applied_patch_cannot_remain(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = self.sites()

@@ -17,9 +17,10 @@ DOCUMENTED = re.findall(r"^\.\. auto\w+:: fnintern\.(\w+)(?:\(\))?$", PAGE, re.M
 
 
 def public_names() -> list[str]:
-    """What ``fnintern/__init__.py`` exports, spelled ``X as X``."""
+    """What ``fnintern/__init__.py`` exports, spelled ``X as X``; also what it imports only when it
+    is asked for."""
     tree = ast.parse(Path(str(fnintern.__file__)).read_text())
-    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom | ast.Import)]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom | ast.Import)]
     return [alias.asname for node in imports for alias in node.names if alias.asname is not None]
 
 

@@ -37,9 +37,7 @@ def chosen_modes(name: str, transform: str) -> list[str]:
 
 
 #: States whose trace changes what it sees: what a call returns depends on the number of calls.
-COUNTING = {
-    "counter_in_a_list", "nonlocal_counter", "iterator", "random_numbers", "written_global",
-}  # fmt: skip
+COUNTING = {"counter_in_a_list", "nonlocal_counter", "iterator", "random_numbers"}
 
 CELLS = [
     pytest.param(name, transform, mode, id=f"{name}-{transform}-{mode}")
@@ -62,3 +60,18 @@ def test_S1_value_after_a_change_is_that_of_a_fresh_trace(
     if times == 1:
         fresh = [values * 2 for values in fresh]
     assert patched == fresh
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_S6_what_is_only_written_is_written_by_a_trace(transform: str, mode: str) -> None:
+    """By the first call for certain, and by no other function in its place."""
+    run, options = TRANSFORMS[transform], MODES[mode]
+    made = states.STATES["written_global"]()
+    with patch_flax():
+        for first, written in ((True, 1.0), (True, 2.0), (False, 1.0), (False, 2.0)):
+            f = next(made)
+            assert states.COUNTED == 0.0
+            outcome(lambda: run(f, options))
+            assert states.COUNTED in ({written} if first else {0.0, written})
+    assert next(made, None) is None

@@ -66,12 +66,13 @@ class TestFace:
 
     def test_counts(self) -> None:
         made: Any = staged(iterate, static_argnames="times")
+        changed: list[Any] = []
         assert made.cache_info() == CacheInfo(0, 0, 0, 0, 128)
         for w in (W, W + 1):
             made(lambda x: x * w, 1.0)
-        made(lambda x: x * float(W), 1.0)
+        made(lambda x: (changed.append(x) or x) * W * len(changed), 1.0)  # type: ignore[func-returns-value]
         made(None, 1.0, times=0)
-        assert made.cache_info() == CacheInfo(hits=1, misses=2, bypassed=1, currsize=2, maxsize=128)
+        assert made.cache_info() == CacheInfo(hits=1, misses=2, bypassed=1, currsize=3, maxsize=128)
         made.cache_clear()
         assert made.cache_info() == CacheInfo(0, 0, 0, 0, 128)
 

@@ -7,7 +7,6 @@ in a release are taken as empty.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import types
@@ -17,7 +16,7 @@ from typing import Any, Final
 from fnintern.captures import Refused
 from fnintern.keys import Key
 
-__all__ = ["ambient_key", "carried", "entered", "flax_settings"]
+__all__ = ["ambient_key", "carried", "flax_settings"]
 
 
 def ambient_key() -> Key:
@@ -83,27 +82,18 @@ def _has_interceptors() -> bool:
     return bool(getattr(linen, "_global_interceptor_stack", None))
 
 
-def carried(values: Sequence[Any]) -> list[tuple[str, Any]]:
-    """State of libraries that goes along with a converted call: names, and what is to be frozen.
+def carried(values: Sequence[Any]) -> list[Any]:
+    """State of libraries that the functions of a call read and no capture shows, to be frozen.
 
     Args:
         values: the functions of the call.
 
     Raises:
-        Refused: there is state that cannot go along.
+        Refused: there is state that a trace would change, or that may do anything.
     """
     _check_numpyro(values)
     frame = _haiku_frame()
-    return [] if frame is None else [("haiku", frame)]
-
-
-def entered(name: str, state: Any) -> contextlib.AbstractContextManager[Any]:
-    """The state of a library in force, as :func:`carried` found it, with other arrays in it."""
-    assert name == "haiku", name
-    base = sys.modules["haiku._src.base"]
-    frame = base.current_frame().evolve(state["params"], state["state"], state["rng"])
-    manager: contextlib.AbstractContextManager[Any] = base.frame_stack(frame)
-    return manager
+    return [] if frame is None else [frame]
 
 
 #: Functions of haiku's users, which may do anything: module, stack.

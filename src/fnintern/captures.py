@@ -22,6 +22,7 @@ import decimal
 import enum
 import fractions
 import functools
+import hashlib
 import inspect
 import logging
 import os
@@ -29,10 +30,11 @@ import pathlib
 import re
 import struct
 import sys
+import threading
 import types
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from fnintern.code import (
@@ -41,10 +43,11 @@ from fnintern.code import (
     CodeFacts,
     facts_of,
     is_library_code,
-    is_library_module,
 )
+from fnintern.code import Key as ConstantKey
 from fnintern.declarations import is_stateless, key_function
 from fnintern.forwards import Forward, callable_of
+from fnintern.installed import is_library_module
 from fnintern.keys import (
     ATOMIC,
     STORE_ATTRIBUTE,
@@ -54,6 +57,15 @@ from fnintern.keys import (
     Unkeyable,
     importable,
     is_partial,
+)
+from fnintern.reading import (
+    INTROSPECTING,
+    PLACEMENT,
+    WHOLE_ONLY,
+    ReadClass,
+    Reading,
+    ReadObject,
+    reading_of,
 )
 from fnintern.recognition import (
     CONTAINERS,
@@ -67,7 +79,7 @@ from fnintern.recognition import (
     is_identifier,
     is_library_class,
     is_library_object,
-    is_protocol,
+    is_pytree_node,
     is_readable_state,
     is_reference_state,
     is_trace_state,
@@ -76,16 +88,18 @@ from fnintern.recognition import (
     slots_of,
     unread_attributes,
 )
-from fnintern.shortcut import short_key
 
 __all__ = ["Frozen", "References", "Refused", "freeze"]
 
 #: How deep captures may nest before freezing gives up.
 MAX_DEPTH: Final = 40
-#: How many tokens a key may have: a list of a million numbers is data, not configuration.
-MAX_TOKENS: Final = 20_000
-#: The largest NumPy array that becomes part of a key, in bytes. It is compared by its contents.
-MAX_ARRAY_BYTES: Final = 4096
+#: How many tokens a key may have.
+MAX_TOKENS: Final = 2_000_000
+#: The largest NumPy array that becomes part of a key, in bytes. It is compared by a digest of its
+#: contents, which costs a millisecond for each MiB.
+MAX_ARRAY_BYTES: Final = 1 << 24
+#: What is longer than this, in bytes or characters, is represented in a key by a digest (S3).
+MAX_KEPT: Final = 256
 
 OPERAND: Final = "pass it as an operand"
 READ_OUTSIDE: Final = "read it outside, pass the result"
@@ -117,8 +131,6 @@ class References(enum.Enum):
     REFUSED = "refused"
     #: They are read like any object; what is found counts for this moment.
     READ = "read"
-    #: They are leaves themselves, and not looked into.
-    LEAVES = "leaves"
 
 
 class Frozen:
@@ -130,9 +142,14 @@ class Frozen:
         leaves: the arrays and tracers, in the order in which they are met.
         owner: the first plain function of the user's that was met, or None.
         holders: the functions, containers and objects met.
+        buffers: the NumPy arrays met, which are part of the key by their contents.
+        asks_placement: whether code may ask an array where it is.
+        objects: those of which some attributes are read, with what is.
     """
 
-    __slots__ = ("holders", "key", "leaves", "owner", "targets")
+    __slots__ = (
+        "asks_placement", "buffers", "holders", "key", "leaves", "objects", "owner", "targets",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -140,8 +157,14 @@ class Frozen:
         targets: list[Any],
         leaves: list[Any],
         owner: Any,
-        holders: tuple[Any, ...] = (),
+        holders: Sequence[Any] = (),
+        buffers: Sequence[Any] = (),
+        asks_placement: bool = False,
+        objects: Sequence[ReadObject] = (),
     ) -> None:
+        self.asks_placement = asks_placement
+        self.objects = objects
+        self.buffers = buffers
         self.holders = holders
         self.key = key
         self.targets = targets
@@ -188,17 +211,24 @@ def freeze(
     walk.references = references
     try:
         for value, name in zip(values, names, strict=True):
+            # What is no function goes to code that is not known here, such as a factory's.
+            walk.whole = references is References.REFUSED and not callable(value)
             walk.add(value, name)
-        if walk.classes:
-            walk.visit_classes()
-        if walk.attributes:
-            walk.visit_descriptions()
-        if walk.doubtful:
-            walk.check_doubtful()
+        walk.whole = False
+        if walk.facts or walk.classes or walk.objects:
+            walk.visit_read_sets()
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
-    holders = tuple(walk.seen.values())
-    return Frozen(tuple(walk.tokens), walk.targets, walk.leaves, walk.owner, holders)
+    return Frozen(
+        tuple(walk.tokens),
+        walk.targets,
+        walk.leaves,
+        walk.owner,
+        walk.holders,
+        walk.buffers,
+        not PLACEMENT.isdisjoint(reading_of(tuple(walk.facts)).names),
+        walk.objects,
+    )
 
 
 _Handler = Callable[["_Walk", Any, str], None]
@@ -214,27 +244,37 @@ class _Walk:
 
     # Defaults on the class: most walks need few of these, and a walk is part of every hit.
     leaves: list[Any]
+    buffers: tuple[Any, ...] = ()
     owner: Any = None
+    #: Whether arrays are keyed by identity: a jitted function has them as constants.
+    fixed = False
     depth = 0
     references = References.REFUSED
-    #: Attribute names that any code met so far loads, and the classes of the user's that they may
-    #: be loaded from.
-    attributes: tuple[frozenset[str], ...] = ()
-    classes: dict[int, tuple[type, str]] | None = None
+    classes: dict[int, ReadClass] | None = None
+    #: Whether code of a library was met that may read any attribute of what it gets.
+    introspects = False
+    #: Whether all of the objects met now is read.
+    whole = False
     #: What is refused if any code met loads one of these attributes, off whatever object.
     doubtful: tuple[tuple[frozenset[str], object, str, str], ...] = ()
 
     def __init__(self) -> None:
         self.tokens: list[Any] = []
         self.targets: list[Any] = []
-        # By id, and kept: what is made for the moment must not lend its id to another.
-        self.seen: dict[int, Any] = {}
+        #: Ids, each with its place among the holders, which are kept: what is made for the moment
+        #: must not lend its id to another.
+        self.seen: dict[int, int] = {}
+        self.holders: list[Any] = []
         self.leaves = []
+        #: Of the code of the user's that was met.
+        self.facts: dict[CodeFacts, None] = {}
+        #: Objects of which is read what that code reads.
+        self.objects: list[ReadObject] = []
 
     def add(self, value: Any, path: str) -> None:
         kind = type(value)
         if kind in ATOMIC:
-            self.tokens += (kind, value)
+            self.tokens += (kind, value) if kind not in _LONG else (kind, _short(value))
             return
         handler = _HANDLERS.get(kind)
         if handler is not None:
@@ -258,12 +298,11 @@ class _Walk:
 
     def _met(self, value: object) -> bool:
         """Whether ``value`` was met before; aliasing and cycles become tokens of their own."""
-        seen = self.seen
-        number = id(value)
-        if number in seen:
-            self.tokens += (Marker.AGAIN, list(seen).index(number))
+        place = self.seen.setdefault(id(value), len(self.holders))
+        if place < len(self.holders):
+            self.tokens += (Marker.AGAIN, place)
             return True
-        seen[number] = value
+        self.holders.append(value)
         if len(self.tokens) > MAX_TOKENS:
             raise Refused("f", value, f"its captures have more than {MAX_TOKENS} parts", OPERAND)
         return False
@@ -284,11 +323,8 @@ class _Walk:
         if is_stateless(value):
             self._target(Marker.CALLABLE, value, path)
             return
-        seen = self.seen
-        if id(value) in seen:
-            self._met(value)
+        if self._met(value):
             return
-        seen[id(value)] = value
         code = value.__code__
         facts = facts_of(code)
         namespace = value.__globals__
@@ -299,16 +335,7 @@ class _Walk:
             self._target(Marker.CALLABLE, value, path)
             return
         tokens = self.tokens
-        if facts.short and not library:
-            short = short_key(value, code, facts)
-            if short is not None:
-                tokens += short[0]
-                self.targets += short[1]
-                if self.owner is None:
-                    self.owner = value
-                self.attributes += (facts.attributes,)
-                return
-        if facts.writes and not library:
+        if facts.writes and not library and self.references is References.REFUSED:
             raise Refused(
                 path, value, f"it assigns to {facts.writes}", "return the value, and assign outside"
             )
@@ -343,8 +370,9 @@ class _Walk:
             tokens += (value.__qualname__, value.__doc__)
             if self.owner is None:
                 self.owner = value
-            if facts.attributes:
-                self.attributes += (facts.attributes,)
+            self.facts[facts] = None
+            if facts.identifies:
+                raise Refused(path, value, "it asks for the id() of an object", "name the object")
             self._globals(value, facts, namespace, path)
         self.depth -= 1
 
@@ -377,13 +405,13 @@ class _Walk:
             except ValueError:
                 self.tokens.append(_EMPTY)
                 continue
-            kind = type(content)
-            if kind in ATOMIC:
-                self.tokens += (kind, content)
-            elif kind is _ModuleType:
-                self._module(content, facts.chains.get(name, _ESCAPES), f"{path}→{name}")
+            chains = facts.chains.get(name)
+            if chains is None and not facts.library and name != "__class__":
+                self.tokens.append(_EMPTY)  # only updated
+            elif type(content) is _ModuleType:
+                self._module(content, chains or _ESCAPES, f"{path}→{name}")
             else:
-                self.add(content, f"{path}→{name}")
+                self._read_by(content, chains or _ESCAPES, f"{path}→{name}")
 
     def _globals(
         self, value: types.FunctionType, facts: CodeFacts, namespace: dict[str, Any], path: str
@@ -393,12 +421,10 @@ class _Walk:
             content = namespace.get(name, _MISSING)
             kind = type(content)
             tokens.append(name)
-            if kind in ATOMIC:
-                tokens += (kind, content)
-            elif kind is _ModuleType:
+            if kind is _ModuleType:
                 self._module(content, chains, name)
             elif content is not _MISSING:
-                self.add(content, name)
+                self._read_by(content, chains, name)
             elif name in BLIND_BUILTINS:
                 raise Refused(path, value, f"it calls {name}()", "name what it reads")
             else:
@@ -408,15 +434,15 @@ class _Walk:
                     tokens.append(_EMPTY)  # a builtin, or a NameError to come
                 else:
                     self.add(found, name)
-        for module, names in facts.imports:
-            self._import(value, namespace, module, names, path)
+        for module, chains in facts.imports:
+            self._import(value, namespace, module, chains, path)
 
     def _import(
         self,
         value: Any,
         namespace: dict[str, Any],
         name: tuple[str, int],
-        names: tuple[str, ...],
+        chains: tuple[Any, ...],
         path: str,
     ) -> None:
         """An import statement inside a function reads modules as they are when it runs."""
@@ -424,25 +450,42 @@ class _Walk:
         if level:
             package = str(namespace.get("__package__") or "").split(".")
             full = ".".join([*package[: len(package) - level + 1], *([full] if full else [])])
-        module = sys.modules.get(full)
         if full in IMPURE_MODULES:
             raise Refused(path, value, f"it imports {full}", READ_OUTSIDE)
-        if module is None or is_library_module(module):
-            self.tokens += ("import", full, module is None)
-            if module is not None:
+        root = full.partition(".")[0]
+        for found in dict.fromkeys((root, full)) if chains == _ESCAPES else (full,):
+            module = sys.modules.get(found)
+            self.tokens += ("import", found, module is None)
+            if module is None or module.__name__ == "__future__":
+                continue
+            if is_library_module(module):
                 self._loose(module, path)
-                if module.__name__ != "__future__":
-                    self._module(module, tuple((item,) for item in names), full)
-            return
-        if not names:
-            raise Refused(path, value, f"it imports {full}", f"import {full} outside the function")
-        self._module(module, tuple((item,) for item in names), full)
+            self._module(module, chains, found)
+
+    def _read_by(self, value: Any, chains: tuple[Any, ...], path: str) -> None:
+        """A variable, by what is read off it: of a dictionary perhaps some constant keys alone."""
+        if (
+            type(value) in _KEYED_TYPES
+            and chains
+            and all(chain and type(chain[0]) is ConstantKey for chain in chains)
+        ):
+            self._items(value, [chain[0] for chain in chains], path)
+        else:
+            self.add(value, path)
+
+    def _items(self, value: Any, keys: Iterable[ConstantKey], path: str) -> None:
+        """What a dictionary holds under constant keys. What else it holds does not count (S5)."""
+        for key in keys:
+            self.tokens += (_ITEM, type(key.value), key.value)
+            found = dict.get(value, key.value, _MISSING)
+            if found is _MISSING:
+                self.tokens.append(_EMPTY)
+            else:
+                self.add(found, f"{path}[{key.value!r}]")
 
     # -- modules and classes ----------------------------------------------------------------
 
-    def _module(
-        self, module: types.ModuleType, chains: tuple[tuple[str, ...], ...], path: str
-    ) -> None:
+    def _module(self, module: types.ModuleType, chains: tuple[Any, ...], path: str) -> None:
         """A module, and what is read straight off it: ``config.scale``, ``np.random.normal``."""
         tokens = self.tokens
         tokens.append(id(module))
@@ -451,23 +494,29 @@ class _Walk:
         if library and module.__name__ in IMPURE_MODULES:
             raise Refused(path, module, CHANCE, READ_OUTSIDE)
         for chain in chains:
-            if not chain:
-                if not library:
-                    raise Refused(path, module, "the module is used as a value", OPERAND)
-                self._loose(module, path)
+            if not chain or chain[0] == "__dict__":
+                if library:
+                    self._loose(module, path)
+                elif not self._met(module):
+                    self.objects.append(ReadObject(vars(module), (), path))
+                    if "__getattr__" in vars(module):
+                        self.add(vars(module)["__getattr__"], f"{path}.__getattr__")
                 continue
             content = module.__dict__.get(chain[0], _MISSING)
             kind = type(content)
             # jnp.sin: the usual case, the short way.
-            if library and kind is types.BuiltinFunctionType and module is not os:
+            if (
+                library
+                and kind is types.BuiltinFunctionType
+                and module is not os
+                and (module.__name__ not in INTROSPECTING)
+            ):
                 tokens += (chain, id(content))
                 self.targets.append(content)
-            elif kind in ATOMIC:
-                tokens += (chain, kind, content)
             else:
                 self._chain(module, chain, path)
 
-    def _chain(self, module: types.ModuleType, chain: tuple[str, ...], path: str) -> None:
+    def _chain(self, module: types.ModuleType, chain: tuple[Any, ...], path: str) -> None:
         """What one chain of attributes finds, up to the first that is no module."""
         for depth, name in enumerate(chain, 1):
             path = f"{path}.{name}"
@@ -478,24 +527,30 @@ class _Walk:
                     raise Refused(path, content, CHANCE, READ_OUTSIDE)
                 module = content
                 continue
+            rest = chain[depth:]
             self.tokens.append(chain)
             if content is _MISSING:
                 if not library and "__getattr__" in module.__dict__:
                     raise Refused(path, module, "the module computes it", OPERAND)
                 self.tokens.append(_EMPTY)
             elif library and callable(content) and not is_users(content):
-                if _IMPURE_METHODS.intersection(chain[depth:]):
+                if _IMPURE_METHODS.intersection(part for part in rest if type(part) is str):
                     raise Refused(path, content, "it reads the clock", READ_OUTSIDE)
                 self._check_pure(content, path)
                 self._target(Marker.CALLABLE, content, path)
             else:
-                self.add(content, path)
+                self._read_by(content, (rest,), path)
             return
 
     def _bare_module(self, module: types.ModuleType, path: str) -> None:
         self._module(module, _ESCAPES, path)
 
-    def _class(self, value: type, path: str) -> None:
+    def _class(self, value: type, path: str, *, of_instance: bool = False) -> None:
+        known = self.classes.get(id(value)) if self.classes else None
+        if known is not None:
+            self.tokens.append(id(value))
+            known.called |= not of_instance
+            return
         self._target(Marker.OBJECT, value, path)
         if not is_library_class(value):
             self.tokens.append(tuple(map(id, value.__mro__)))
@@ -504,13 +559,13 @@ class _Walk:
         for kind in (value, type(value)):  # a metaclass may hold properties
             if not is_library_class(kind):
                 self.classes = self.classes or {}
-                self.classes.setdefault(id(kind), (kind, path))
+                record = self.classes.setdefault(id(kind), ReadClass(kind, path))
+                record.called |= not of_instance
 
-    def check_doubtful(self) -> None:
+    def _check_doubtful(self, reading: Reading) -> None:
         """Refuses what is harmless only as long as nobody asks it for the time, or for chance."""
-        loaded = frozenset().union(*self.attributes)
         for names, value, path, reason in self.doubtful:
-            if names & loaded:
+            if not names.isdisjoint(reading.names):
                 raise Refused(path, value, reason, READ_OUTSIDE)
 
     def _loose(self, module: types.ModuleType, path: str) -> None:
@@ -520,39 +575,96 @@ class _Walk:
         if "random" in module.__dict__ and module.__name__ == "numpy":
             self.doubtful += ((_RANDOM, module, path, CHANCE),)
 
-    def visit_classes(self) -> None:
-        """Adds what the code met may read off the classes met, until nothing new turns up.
+    # -- read sets --------------------------------------------------------------------------
 
-        Which attribute is read off which object is not known, so every name that any code loads
-        counts for every class of the user's.
+    def visit_read_sets(self) -> None:
+        """Adds what the code met may read off the objects and classes met, until nothing new turns
+        up (S5).
+
+        Which attribute is read off which object is not known, so every name that any code reads
+        counts for every object and class of the user's.
         """
-        self.tokens.append(abc.get_cache_token())  # another one after each ABC.register()
-        done: set[tuple[int, int, str]] = set()
-        seen = -1
-        while seen != len(done):
-            seen = len(done)
-            loaded = frozenset().union(*self.attributes)
-            for number, (kind, path) in list((self.classes or {}).items()):
-                # What the library's base class calls is known to the library alone.
-                every = "__dict__" in loaded or any(map(calls_back, kind.__mro__))
-                for base in kind.__mro__:
-                    if is_library_class(base):
-                        continue
-                    for name, content in list(vars(base).items()):
-                        step = (number, id(base), name)
-                        wanted = every or name in loaded or is_protocol(name) or name in _PYTREE
-                        if step not in done and wanted:
-                            done.add(step)
-                            if name not in _NOT_MEMBERS and not is_attrs_repr(content):
-                                self.tokens += (id(base), name)
-                                self._class_member(content, f"{path}.{name}")
+        if self.classes:
+            self.tokens.append(abc.get_cache_token())  # another one after each ABC.register()
+        seen: Any = None
+        reading = reading_of(tuple(self.facts))
+        while True:
+            everything = self.introspects or reading.introspects
+            for number, record in enumerate(self.objects):  # it grows meanwhile
+                if record.seen_by is not reading or everything is not record.everything:
+                    record.seen_by, record.everything = reading, everything
+                    self._visit_object(number, record, reading, everything)
+            for kind in list((self.classes or {}).values()):
+                called = kind.called or reading.constructs
+                if kind.seen_by is not reading or (everything, called) != kind.seen_as:
+                    kind.seen_by, kind.seen_as = reading, (everything, called)
+                    self._visit_class(kind, reading, everything, called)
+            reading = reading_of(tuple(self.facts))
+            size = (len(self.facts), len(self.objects), len(self.classes or ()), self.introspects)
+            if size == seen:
+                break
+            seen = size
+        self._visit_descriptions(reading)
+        self._check_doubtful(reading)
 
-    def visit_descriptions(self) -> None:
+    def _visit_object(
+        self, number: int, record: ReadObject, reading: Reading, everything: bool
+    ) -> None:
+        namespace, done = record.namespace, record.done
+        for name in list(namespace) if namespace else ():
+            how = reading.reads.get(name)
+            if (how is None and not everything) or name in _NUMBERS:
+                continue
+            if everything or how is None:
+                how = WHOLE_ONLY
+            if done.get(name) != how:
+                item = namespace.get(name, _MISSING)
+                before = done.get(name, frozenset())
+                done[name] = how
+                self.tokens += (_READ, number, name)
+                self._member(item, how - before, f"{record.path}.{name}")
+        for name, item in record.slots:
+            if (everything or name in reading.reads) and name not in done:
+                done[name] = WHOLE_ONLY
+                self.tokens += (_READ, number, name)
+                self._member(item, WHOLE_ONLY, f"{record.path}.{name}")
+
+    def _member(self, item: Any, how: frozenset[Any], path: str) -> None:
+        if item is _MISSING:
+            self.tokens.append(_EMPTY)
+        elif type(item) in _KEYED_TYPES and all(type(key) is ConstantKey for key in how):
+            self._items(item, sorted(how, key=repr), path)
+        elif type(item) is inspect.Signature:  # of annotations too, by their text
+            self.tokens += (str(item), tuple(item.parameters))
+        else:
+            self.add(item, path)
+
+    def _visit_class(
+        self, record: ReadClass, reading: Reading, everything: bool, called: bool
+    ) -> None:
+        kind, done = record.kind, record.done
+        # What the library's base class calls is known to the library alone.
+        every = everything or any(map(calls_back, kind.__mro__))
+        for base in kind.__mro__:
+            if is_library_class(base):
+                continue
+            for name, content in list(vars(base).items()):
+                if (
+                    (every or name in reading.names or reading.calls(name, called))
+                    and (id(base), name) not in done
+                    and name not in _NOT_MEMBERS
+                    and not is_attrs_repr(content)
+                ):
+                    done.add((id(base), name))
+                    self.tokens += (id(base), name)
+                    self._class_member(content, f"{record.path}.{name}")
+
+    def _visit_descriptions(self, reading: Reading) -> None:
         """Adds what functions and classes say of themselves, where any code asks for it."""
-        if _DESCRIPTIVE.isdisjoint(frozenset().union(*self.attributes)):
+        if _DESCRIPTIVE.isdisjoint(reading.names):
             return
-        described = [value for value in self.seen.values() if type(value) is types.FunctionType]
-        described += [kind for kind, _ in (self.classes or {}).values()]  # type: ignore[misc]
+        described: list[Any] = [x for x in self.holders if type(x) is types.FunctionType]
+        described += [record.kind for record in (self.classes or {}).values()]
         for value in described:
             self.tokens += (value.__name__, value.__qualname__, value.__module__)
             self.tokens += (repr(value.__doc__), repr(value.__annotations__))
@@ -581,7 +693,8 @@ class _Walk:
         self.add(value.__self__, f"{path}.__self__")
 
     def _partial(self, value: functools.partial[Any], path: str) -> None:
-        self.seen.setdefault(id(value), value)  # as a holder of arrays
+        if self._met(value):
+            return
         self.tokens += (type(value), len(value.args), len(value.keywords))
         self.add(value.func, f"{path}.func")
         for i, item in enumerate(value.args):
@@ -612,6 +725,8 @@ class _Walk:
 
     def _check_pure(self, value: Any, path: str) -> None:
         module = getattr(value, "__module__", None)
+        if type(module) is str and module.partition(".")[0] in INTROSPECTING:
+            self.introspects = True
         if module in IMPURE_MODULES:
             raise Refused(path, value, f"it belongs to {module}", READ_OUTSIDE)
         if module in ("os", "posix", "nt") and value.__name__ in _ASKING:
@@ -638,10 +753,30 @@ class _Walk:
         self._sized(value, path)
         if type(value) is collections.deque:
             self.tokens.append(value.maxlen)
+        if len(value) > _MANY and self._plain(value):
+            return
         self._deeper(value, path)
         for i, item in enumerate(value):
             self.add(item, f"{path}[{i}]")
         self.depth -= 1
+
+    def _plain(self, value: Any) -> bool:
+        """Adds many arrays, or numbers and short texts, at once; says whether there is nothing
+        else."""
+        items = tuple(value)
+        kinds = tuple(map(type, items))
+        if _HANDLERS.get(kinds[0]) is _Walk._leaf and len(set(kinds)) == 1 and not self.fixed:
+            self.tokens += (Marker.LEAF, len(items))
+            self.leaves += items
+            return True
+        if not _PLAIN.issuperset(kinds):
+            return False
+        if str in kinds and sum(len(x) for x in items if type(x) is str) > MAX_KEPT * len(items):
+            return False
+        if int in kinds and max(x for x in items if type(x) is int) >> 512:
+            return False
+        self.tokens += (kinds[0] if len(set(kinds)) == 1 else kinds, items)
+        return True
 
     def _mapping(self, value: Any, path: str) -> None:
         if self._met(value):
@@ -650,6 +785,11 @@ class _Walk:
         self._deeper(value, path)
         if type(value) is collections.defaultdict:
             self.add(value.default_factory, f"{path}.default_factory")
+        if len(value) > _MANY and self._plain(value):
+            items = list(value.values())
+            if self._plain(items):
+                self.depth -= 1
+                return
         for name, item in list(value.items()):
             self.add(name, f"{path} key")
             self.add(item, f"{path}[{name!r}]" if type(name) in ATOMIC else f"{path}[...]")
@@ -664,7 +804,7 @@ class _Walk:
 
     def _bytearray(self, value: bytearray, path: str) -> None:
         if not self._met(value):
-            self.tokens += (bytearray, bytes(value))
+            self.tokens += (bytearray, _short(bytes(value)))
 
     def _slice(self, value: slice, path: str) -> None:
         self.tokens.append(slice)
@@ -684,8 +824,11 @@ class _Walk:
 
     def _namespace(self, value: Any, path: str) -> None:
         if not self._met(value):
-            self.tokens += (types.SimpleNamespace, len(vars(value)))
-            self._attributes(vars(value), path)
+            self.tokens.append(types.SimpleNamespace)
+            if self.whole:
+                self._attributes(vars(value), path)
+            else:
+                self.objects.append(ReadObject(vars(value), (), path))
 
     def _trusted(self, value: Any, path: str) -> None:
         """An immutable value of the standard library, of numpy or of jax, by its own equality."""
@@ -706,11 +849,26 @@ class _Walk:
         for i, child in enumerate(value.children()):
             self._tree_definition(child, f"{path}.children()[{i}]")
 
-    def _identity(self, value: Any, path: str) -> None:
+    def _logger(self, value: logging.Logger, path: str) -> None:
+        """A logger is written to. Code may ask it which messages it takes."""
         self._target(Marker.OBJECT, value, path)
+        self.tokens += (value.getEffectiveLevel(), value.disabled, value.manager.disable)
+
+    def _lock(self, value: Any, path: str) -> None:
+        """A lock decides when code runs, and nothing else."""
+        self.tokens.append(type(value))
 
     def _other(self, value: Any, kind: type, path: str) -> None:
         """What has no handler by its exact type."""
+        plain = _plain_kinds.get(id(kind))
+        if (
+            plain is not None
+            and plain() is kind
+            and not is_stateless(value)
+            and key_function(kind) is None
+        ):
+            self._object(value, kind, path)
+            return
         if issubclass(kind, Forward):  # what it stands for is what counts
             self.tokens.append(Marker.CALLABLE)
             self.add(callable_of(value), path)
@@ -739,8 +897,27 @@ class _Walk:
             self._foreign(value, kind, path)
 
     def _leaf(self, value: Any, path: str) -> None:
+        if self.fixed:
+            self._target(Marker.OBJECT, value, path)
+            return
         self.tokens.append(Marker.LEAF)
         self.leaves.append(value)
+
+    def _jitted(self, value: Any, path: str) -> None:
+        """A jitted function is what it is, and has what it captures as constants. JAX may trace it
+        again, which shows what it sees now."""
+        self._target(Marker.CALLABLE, value, path)
+        function = getattr(value, "__wrapped__", None)
+        if self.fixed or function is None or is_library_object(value) or self._met(value):
+            return
+        tokens, targets = len(self.tokens), len(self.targets)
+        self.fixed = True
+        try:
+            self.add(function, f"{path}.__wrapped__")
+        except Refused:  # its own cache decides, as without fnintern
+            del self.tokens[tokens:], self.targets[targets:]
+        finally:
+            self.fixed = False
 
     def _array(self, value: Any, kind: type, path: str) -> bool:
         """Arrays of jax are leaves, small ones of numpy are part of the key."""
@@ -749,6 +926,8 @@ class _Walk:
             self._leaf(value, path)
             if kind.__module__.partition(".")[0] == "jaxlib":
                 _HANDLERS.setdefault(kind, _Walk._leaf)  # the usual one, the short way from now on
+            else:
+                self.tokens.append(kind)  # code may tell tracers apart
             return True
         numpy = sys.modules.get("numpy")
         if numpy is None:
@@ -762,8 +941,9 @@ class _Walk:
                 raise Refused(path, value, reason, "make it a jax.Array, or an operand")
             if not self._met(value):
                 self._dtype(value.dtype)
-                self.tokens += (kind, value.shape, value.strides, value.tobytes())
+                self.tokens += (kind, value.shape, value.strides, _short(value.tobytes()))
                 self.tokens += (value.flags.writeable, value.base is None)
+                self.buffers += (value,)
         elif isinstance(value, numpy.dtype):
             self._dtype(value)
         else:
@@ -779,15 +959,11 @@ class _Walk:
     def _foreign(self, value: Any, kind: type, path: str) -> None:
         root = kind.__module__.partition(".")[0]
         if root in ("jax", "jaxlib") and kind.__name__ in JITTED:
-            # A trace of what calls it takes it as it is cached, and so does a fresh one.
-            self._target(Marker.CALLABLE, value, path)
+            self._jitted(value, path)
         elif is_reference_state(value):
             if self.references is References.REFUSED or not is_readable_state(value):
                 raise Refused(path, value, "it holds state that may change", MODULE_OPERAND)
-            if self.references is References.LEAVES:
-                self._leaf(value, path)
-            else:
-                self._object(value, kind, path)
+            self._object(value, kind, path)
         elif callable(value) and is_library_object(value):
             self._check_pure(value, path)
             self._target(Marker.CALLABLE, value, path)  # jax.nn.relu, jnp.add
@@ -805,6 +981,10 @@ class _Walk:
         elif is_trace_state(kind):
             self.tokens.append(value.is_valid())  # all that flax asks it
         else:
+            if not issubclass(kind, CONTAINERS) and not (
+                callable(value) and is_library_class(kind)
+            ):
+                _plain_kinds[id(kind)] = weakref.ref(kind, _forget_kind(id(kind)))
             self._object(value, kind, path)
 
     def _object(self, value: Any, kind: type, path: str) -> None:
@@ -812,29 +992,87 @@ class _Walk:
         if self._met(value):
             return
         self.tokens.append(Marker.OBJECT)
-        self._class(kind, path)
-        base = next((b for b in CONTAINERS if issubclass(kind, b)), None)
+        self._class(kind, path, of_instance=True)
+        base = None
+        if id(kind) not in _plain_kinds:
+            base = next((b for b in CONTAINERS if issubclass(kind, b)), None)
         if base is None and hides_state(kind):
             raise Refused(path, value, "its contents cannot be read completely")
+        namespace = namespace_of(value)
+        names = slots_of(kind)
+        slots = tuple([(name, _slot(value, name)) for name in names]) if names else ()
+        if (
+            base is None
+            and not self.whole
+            and not is_pytree_node(value)
+            and not any(map(calls_back, kind.__mro__))
+        ):
+            self.objects.append(ReadObject(namespace, slots, path))
+            return
+        # JAX takes it apart, or code of a library may read any of it.
         self._deeper(value, path)
         if base is not None:
             self.add(content_of(value, base), path)
-        namespace = namespace_of(value)
         if namespace is not None:
             unread = unread_attributes(value)
             if unread:
                 namespace = {name: item for name, item in namespace.items() if name not in unread}
             self.tokens.append(len(namespace))
             self._attributes(namespace, path)
-        for name in slots_of(kind):
+        for name, item in slots:
             self.tokens.append(name)
-            try:
-                item = object.__getattribute__(value, name)
-            except AttributeError:
+            if item is _MISSING:
                 self.tokens.append(_EMPTY)
             else:
                 self.add(item, f"{path}.{name}")
         self.depth -= 1
+
+
+#: Classes whose instances are made of attributes and nothing else is known of, under their ids.
+_plain_kinds: dict[int, weakref.ref[type]] = {}
+
+
+def _forget_kind(number: int) -> Callable[[Any], None]:
+    kinds = _plain_kinds  # at the end of the interpreter globals go first
+
+    def forget(ref: Any) -> None:
+        if kinds.get(number) is ref:
+            del kinds[number]
+
+    return forget
+
+
+def _slot(value: Any, name: str) -> Any:
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return _MISSING
+
+
+_READ: Final = "read"
+_ITEM: Final = "item"
+_KEYED_TYPES: Final = (dict, collections.OrderedDict)
+
+#: From so many parts on a container is looked at as a whole first.
+_MANY: Final = 8
+_PLAIN: Final = frozenset({int, str, bool, type(None)})
+
+
+#: Atomic types whose values may be large.
+_LONG: Final = frozenset({str, bytes, int})
+
+
+def _short(value: Any) -> Any:
+    """A value, or a digest where it is large: a key must not keep it alive (S3)."""
+    if type(value) is int:
+        if value.bit_length() <= 8 * MAX_KEPT:
+            return value
+        text = hex(value).encode()
+    elif len(value) <= MAX_KEPT:
+        return value
+    else:
+        text = value if type(value) is bytes else value.encode("utf-8", "surrogatepass")
+    return len(text), hashlib.blake2b(text, digest_size=16).digest()
 
 
 #: A module that is used as a value: nothing is read straight off it.
@@ -851,9 +1089,6 @@ _NOT_MEMBERS: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Members that jax calls of a class which is registered as a pytree.
-_PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
-
 #: Attributes in which functions and classes describe themselves. Code hardly ever asks for them.
 _DESCRIPTIVE: Final = frozenset(
     {"__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__subclasses__"}
@@ -865,6 +1100,8 @@ _DESCRIPTORS: Final = (
     types.WrapperDescriptorType,
     type(collections.namedtuple("_", "field").field),  # type: ignore[attr-defined]
 )
+
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 
 #: Immutable values of the standard library, which hold no array.
 CONSTANTS: Final = (
@@ -902,7 +1139,7 @@ _HANDLERS: Final[dict[type, _Handler]] = {
     type: _Walk._class,
     Identity: lambda walk, value, path: walk.tokens.append(value),
     types.ModuleType: _Walk._bare_module,
-    # A logger is written to, and does not tell a trace anything.
-    logging.Logger: _Walk._identity,
+    logging.Logger: _Walk._logger,
+    **dict.fromkeys(_LOCKS, _Walk._lock),
     **dict.fromkeys(CONSTANTS, _Walk._trusted),
 }

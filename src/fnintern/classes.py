@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
+import typing
 import weakref
 from typing import Any, Final, TypeVar, cast
 
 from fnintern.explanations import Explanation
 from fnintern.interner import CacheInfo, Interner
 from fnintern.keys import Marker, importable
+from fnintern.recognition import is_users
 
 __all__ = [
     "INTERNER",
@@ -46,7 +49,12 @@ class InternedMeta(type):
         _give_interner(cls, inherited or Interner(cls, 128))
 
     def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
-        return cls.__fnintern_interner__.find(args, kwargs)  # type: ignore[attr-defined]
+        interner: Interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
+        if interner.aliases is not None:
+            alias = _alias_calling(sys._getframe(1))
+            if alias is not None:
+                interner = _interner_for(alias, interner)
+        return interner.find(args, kwargs)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         if name != INTERNER:
@@ -117,7 +125,39 @@ def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
 def _give_interner(cls: type, pattern: Interner) -> None:
     make = functools.partial(super(InternedMeta, cls).__call__)  # type: ignore[misc]
     mark = cls if isinstance(cls, _PlainMeta) else None
-    type.__setattr__(cls, INTERNER, pattern.like(make, lambda: _class_signature(cls), mark))
+    interner = pattern.like(make, lambda: _class_signature(cls), mark)
+    if _is_generic(cls):
+        interner.aliases = {}
+    type.__setattr__(cls, INTERNER, interner)
+
+
+def _is_generic(cls: type) -> bool:
+    return typing.Generic in cls.__mro__
+
+
+#: What a call of ``G[int]`` runs. It calls ``G``, and notes ``G[int]`` in the instance.
+_ALIAS_CALL: Final = getattr(
+    vars(getattr(typing, "_BaseGenericAlias", object)).get("__call__"), "__code__", None
+)
+
+
+def _alias_calling(frame: types.FrameType) -> Any:
+    """The ``G[int]`` that calls a generic class, or None."""
+    return frame.f_locals["self"] if frame.f_code is _ALIAS_CALL else None
+
+
+def _interner_for(alias: Any, interner: Interner) -> Interner:
+    """The interner of one ``G[int]``: an instance knows by which it was made."""
+    aliases = interner.aliases
+    assert aliases is not None
+    try:
+        found = aliases.get(alias)
+    except TypeError:  # an unhashable parameter
+        return interner
+    if found is None:
+        new = interner.like(interner.factory, interner.signature_of)
+        found = aliases.setdefault(alias, new)
+    return found
 
 
 def _class_signature(cls: type) -> inspect.Signature | None:
@@ -157,9 +197,9 @@ def interner_of(factory: Any) -> Interner:
 _metaclasses: weakref.WeakValueDictionary[type, type] = weakref.WeakValueDictionary()
 
 
-def _metaclass_for(kind: type, pattern: Interner) -> type:
+def _metaclass_for(kind: type, pattern: Interner, generic: bool) -> type:
     if kind is type:
-        return _PlainMeta if type(pattern) is Interner else InternedMeta
+        return _PlainMeta if type(pattern) is Interner and not generic else InternedMeta
     found = _metaclasses.get(kind)
     if found is None:
         found = type(f"Interned{kind.__name__}", (InternedMeta, kind), {})
@@ -204,7 +244,10 @@ def _recreate(cls: type[T], pattern: Interner) -> type[T]:
     }
     namespace["__qualname__"] = cls.__qualname__
     try:
-        new: type[T] = _metaclass_for(type(cls), pattern)(cls.__name__, cls.__bases__, namespace)
+        generic = _is_generic(cls)
+        new: type[T] = _make_silently(
+            _metaclass_for(type(cls), pattern, generic), cls.__name__, cls.__bases__, namespace
+        )
     except Exception as error:
         raise TypeError(
             f"cannot intern the class {cls.__qualname__}: making it anew under an interning "
@@ -212,6 +255,37 @@ def _recreate(cls: type[T], pattern: Interner) -> type[T]:
             f"returns its instances instead"
         ) from error
     _point_super_at(new, cls)
+    return new
+
+
+class _Silent:
+    """The first base of a class that is made anew: its bases have been told of it already."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+class _SilentWithSlots:
+    __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        pass
+
+
+def _make_silently(meta: Any, name: str, bases: tuple[type, ...], namespace: Any) -> Any:
+    """A class of which no ``__init_subclass__`` of the user's is told a second time, without the
+    keywords that it got before. Those of libraries are told: they register the class."""
+    hooks = [
+        hook
+        for base in bases
+        for parent in base.__mro__
+        if isinstance(hook := vars(parent).get("__init_subclass__"), classmethod)
+    ]
+    if not hooks or not is_users(hooks[0].__func__):
+        return meta(name, bases, namespace)
+    silent = _Silent if any(base.__dictoffset__ for base in bases) else _SilentWithSlots
+    new = meta(name, (silent, *bases), namespace)
+    new.__bases__ = bases
     return new
 
 

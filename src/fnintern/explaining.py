@@ -15,9 +15,9 @@ from typing import Any
 
 from fnintern.captures import References, freeze
 from fnintern.code import facts_of
-from fnintern.conversion import why_unconverted
 from fnintern.explanations import Capture, Explanation, Obstacle
 from fnintern.keys import Unkeyable, key_of
+from fnintern.reading import ReadObject
 
 __all__ = ["explain", "main"]
 
@@ -79,7 +79,21 @@ def explain(callable: Any) -> Explanation:
             f"the function object, while its {count} captured array{'s are' * (count > 1)}"
             f"{' is' * (count == 1)} bound to the same object{'s' * (count > 1)}"
         )
-    return Explanation(name, True, keyed_by, (), tuple(captures), *_conversion_of(callable))
+    for record in frozen.objects:
+        captures += [_read(record, item) for item in record.done]
+    unread = tuple(path for record in frozen.objects for path in record.unread())
+    return Explanation(name, True, keyed_by, (), tuple(captures), *_conversion_of(callable), unread)
+
+
+def _read(record: ReadObject, name: str) -> Capture:
+    """An attribute that code reads off an object, maybe in a function that the callable calls."""
+    value = record.value_of(name)
+    path = f"{record.path}.{name}"
+    try:
+        role = "operand" if freeze(value, names=(path,)).leaves else "key"
+    except Unkeyable:
+        role = "refused"
+    return Capture(path, _type_name(value), role)
 
 
 def _conversion_of(value: Any) -> tuple[bool, Obstacle | None]:
@@ -88,7 +102,9 @@ def _conversion_of(value: Any) -> tuple[bool, Obstacle | None]:
         frozen = freeze(value, references=References.READ)
     except Unkeyable:
         return False, None
-    unconverted = why_unconverted(frozen)
+    from fnintern.staging.conversion import reason_unconverted
+
+    unconverted = reason_unconverted(frozen)
     return unconverted is None, unconverted
 
 

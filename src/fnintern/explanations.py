@@ -70,6 +70,8 @@ class Explanation:
         converted: whether staged operations, and the control flow that ``patch_flax()`` patches,
             carry it across; as far as can be told before a trace.
         unconverted: why they run it as it is, where a trace has shown that.
+        unread: attributes of the objects that the callable sees which no code reached reads, each
+            by its path; a change of one is no change of the callable.
     """
 
     subject: str
@@ -79,11 +81,14 @@ class Explanation:
     captures: tuple[Capture, ...] = ()
     converted: bool = False
     unconverted: Obstacle | None = None
+    unread: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.interned:
             lines = [f"{self.subject}: interned, keyed by {self.keyed_by}"]
             lines += [f"  {capture}" for capture in self.captures]
+            if self.unread:
+                lines.append(f"  not read, so no part of the key: {', '.join(self.unread)}")
         else:
             lines = [f"{self.subject}: not interned, built afresh on each call"]
             lines += [f"  {obstacle}" for obstacle in self.obstacles]

@@ -41,7 +41,12 @@ class Forward:
         return targets[0](*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
-        target = callable_of(self)
+        try:
+            target = callable_of(self)
+        except ReferenceError:
+            if name == "__class__":  # somebody looks at all objects there are
+                return type(self)
+            raise
         if name == "__reduce_ex__":
             # Unpickles to the callable itself, also where fnintern is not installed.
             return lambda protocol: (operator.itemgetter(0), ((target,),))
@@ -61,7 +66,11 @@ class Forward:
         setattr(callable_of(self), name, value)
 
     def __repr__(self) -> str:
-        return repr(callable_of(self))
+        try:
+            target = callable_of(self)
+        except ReferenceError:
+            return "<stand-in for a callable that has been freed>"
+        return repr(target)
 
     def _callable(self) -> Any:
         targets = _targets_of(self)

@@ -58,7 +58,7 @@ class Interner:
 
     __slots__ = (
         "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
-        "_of_class", "_own_mark", "_signature_of", "_token", "mark", "tally",
+        "_of_class", "_own_mark", "_signature_of", "_token", "aliases", "mark", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +75,8 @@ class Interner:
             signature_of: reads the signature of a class at its first call.
             mark: stands for the interner in keys; made up where there is none.
         """
+        #: Of a generic class: ``G[int]`` -> its interner.
+        self.aliases: dict[Any, Interner] | None = None
         self._own_mark = mark
         self._factory = factory
         self._maxsize = maxsize
@@ -85,6 +87,14 @@ class Interner:
         self._arity = -1
         self._names: tuple[str, ...] | None = None
         self.cache_clear()
+
+    @property
+    def factory(self) -> Callable[..., Any]:
+        return self._factory
+
+    @property
+    def signature_of(self) -> Callable[[], inspect.Signature | None]:
+        return self._signature_of
 
     def like(
         self,

@@ -261,9 +261,19 @@ class _Walk:
             if self.in_partial and not isinstance(value, types.ModuleType):
                 # The partial is a callable, and nothing it holds may be kept alive (L1).
                 raise Unkeyable(path, value, "only itself is equal to it, and it may be changed")
-            tokens += (kind, Identity(value))
+            self._object(value, kind)
         else:
             self._hashable(value, kind, path)
+
+    def _object(self, value: Any, kind: type) -> None:
+        """What only itself is equal to, and a key must not keep alive: the ``self`` of a method."""
+        try:
+            weakref.ref(value)
+        except TypeError:
+            self.tokens += (kind, Identity(value))
+        else:
+            self.tokens.append(kind)
+            self._target(Marker.OBJECT, value)
 
     def _frozenset(self, value: frozenset[Any], path: str) -> None:
         parts = []

@@ -20,7 +20,7 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fnintern.forwards import Forward, hold, strengthen, weaken
@@ -44,7 +44,7 @@ class Entry:
 
     __slots__ = (
         "__weakref__", "_counts", "_lent", "_seen", "_weak",
-        "forwards", "key", "note", "refs", "store", "wrapper",
+        "forwards", "key", "note", "refs", "store", "temporary", "wrapper",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,10 @@ class Entry:
         self.forwards = forwards
         self.store: weakref.ref[Store] | None = None
         self.key: Key = ()
+        #: Whether the wrapper holds an object that the table must not keep alive, and that no
+        #: forward can stand in for. The entry goes at the next full collection at which nobody
+        #: holds the wrapper.
+        self.temporary = False
         #: What whoever stored the entry wants to compare at a look-up.
         self.note: Any = None
         # The owner's death takes the whole store along; the others need a callback each.
@@ -68,7 +72,7 @@ class Entry:
 
         To be called where no local variable holds the wrapper or a forward.
         """
-        if self.forwards:
+        if self.forwards or self.temporary:
             self_held = _references_inside(self.wrapper)
             self_held += sum(forward is self.wrapper for forward in self.forwards)
             self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
@@ -103,7 +107,7 @@ class Entry:
         The caller must already hold the wrapper, and the callables, in local variables:
         :func:`demote` looks at reference counts, and may run between any two bytecodes.
         """
-        if self.forwards:
+        if self.forwards or self.temporary:
             for forward in self.forwards:
                 hold(forward)
             handed_out(self)
@@ -114,7 +118,7 @@ class Entry:
             return False
         wrapper_count, forward_counts = self._counts
         now = _counts_of(self.forwards)
-        if all(count <= _ONE_FORWARD for count in now):  # not even the wrapper does
+        if now and all(count <= _ONE_FORWARD for count in now):  # not even the wrapper does
             return True
         return sys.getrefcount(self.wrapper) <= wrapper_count and all(
             map(operator.le, now, forward_counts)
@@ -124,6 +128,9 @@ class Entry:
         """Makes the forwards weak if the wrapper is idle; says whether it was."""
         if not self.idle():
             return False
+        if self.temporary:
+            self.discard()
+            return True
         # Another thread may take a hit at any bytecode here: it holds the wrapper before it makes
         # the forwards strong, so a second look at the counts sees it, and undoes this.
         # (The loops are in functions of their own: their variables count as references.)
@@ -137,7 +144,8 @@ class Entry:
         """Whether the wrapper has come to refer to itself since it was made (a cached property);
         if so, notes it. Looks inside once for each number of references."""
         now = sys.getrefcount(self.wrapper)
-        if self.wrapper is LOST or now == self._seen:
+        # One that holds its owner refers to itself through the owner's store.
+        if self.wrapper is LOST or now == self._seen or self.temporary:
             return False
         self._seen = now
         count = _ONE_SLOT + _references_inside(self.wrapper)
@@ -244,6 +252,27 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
     return count
 
 
+def holds_one_of(wrapper: Any, objects: Sequence[Any], limit: int = 1000) -> bool:
+    """Whether the wrapper refers to one of some objects, but for what stands in for them. True as
+    well where it has too much inside to tell."""
+    wanted = set(map(id, objects))
+    todo: list[Any] = [wrapper]
+    seen = {id(wrapper)}
+    while todo:
+        current = todo.pop()
+        skipped = id(current.__globals__) if type(current) is _FunctionType else None
+        for item in gc.get_referents(current):
+            if id(item) in wanted:
+                return True
+            if id(item) in seen or id(item) == skipped or issubclass(type(item), _OUTSIDE):
+                continue
+            seen.add(id(item))
+            if len(seen) > limit:
+                return True
+            todo.append(item)
+    return False
+
+
 #: Entries whose forwards are strong: handed out since the last collection, and before it.
 _fresh: dict[int, Entry] = {}
 _old: dict[int, Entry] = {}
@@ -260,7 +289,7 @@ def demote(everything: bool = True) -> None:
     Runs before each collection of more than the youngest generation. A wrapper that stays held is
     looked at again only before full collections, so that many of them cost the others nothing.
     """
-    held = list(_fresh.items())
+    held = [item for item in list(_fresh.items()) if everything or not item[1].temporary]
     if everything:
         held += list(_old.items())
     for number, _ in held:
@@ -340,4 +369,7 @@ def build(
         **{name: rebuild(value, substitute) for name, value in kwargs.items()},
     )
     drop_copied_store(wrapper)
-    return Entry(wrapper, targets, owner, tuple(forwards.values()))
+    entry = Entry(wrapper, targets, owner, tuple(forwards.values()))
+    objects = [target for target in targets if not callable(target)]
+    entry.temporary = bool(objects) and holds_one_of(wrapper, objects)
+    return entry

@@ -55,11 +55,23 @@ class Operation:
         self._context = context
         self._token = Token(maxsize)
 
-    def share(self, handle: Handle, function: Any) -> _Share | None:
-        """The share of ``function`` as it is now, or None where it has to be on its own (S2)."""
+    def share(self, handle: Handle, function: Any, structure: Any) -> _Share | None:
+        """The share of ``function`` as it is now, or None where it has to be on its own (S2).
+
+        Args:
+            handle: whose call it is.
+            function: what is transformed.
+            structure: of the arguments of the call, whose classes the function calls (S1).
+        """
         try:
             options = freeze(handle.args, handle.kwargs, names=("args", "kwargs"))
-            frozen = freeze(function, handle.args, handle.kwargs, names=("f", "args", "kwargs"))
+            frozen = freeze(
+                function,
+                handle.args,
+                handle.kwargs,
+                structure,
+                names=("f", "args", "kwargs", "operands"),
+            )
         except Exception:  # refused, or code of the user's that reading ran into failed
             return None
         # The result would hold functions and arrays among the options.
@@ -92,14 +104,14 @@ _ALONE: Final = object()
 class Handle:
     """The result of applying an operation to one function, as the caller holds it.
 
-    Its first call finds a share by the value of the function at that time. Later calls use the
-    same, as the unpatched result would use its own program. Where that has to trace again, and the
-    function's state has changed while others share, or where it cannot be shared, the function is
-    on its own.
+    The first call with arguments of one structure, shape and dtype finds a share by the value of
+    the function at that time. Later calls with such arguments use the same, as the unpatched result
+    would use its own program. Where that has to trace again, and the function's state has changed
+    while others share, or where it cannot be shared, the function is on its own.
     """
 
     __slots__ = (
-        "__weakref__", "_function", "_operation", "_plain", "_share", "args", "kwargs", "mark",
+        "__weakref__", "_function", "_operation", "_plain", "_shares", "args", "kwargs", "mark",
     )  # fmt: skip
 
     def __init__(
@@ -108,16 +120,27 @@ class Handle:
         self._operation = operation
         self._function = function
         self._plain = plain
-        self._share: Any = None
+        #: Signature of a call -> its share.
+        self._shares: dict[Any, Any] = {}
         self.args = args
         self.kwargs = kwargs or {}
         self.mark = object()
 
-    def run(self, call: Callable[[Any], Any], function: Any, plain: Any) -> Any:
+    def run(
+        self,
+        call: Callable[[Any], Any],
+        function: Any,
+        plain: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         """Calls what the operation made of ``function``; ``plain`` where it is on its own."""
-        share, terms = self._share, Terms.REFUSE
+        structure, signature = _signature(args, kwargs)
+        share: Any = self._shares.get(signature)
+        terms = Terms.REFUSE
         if share is None:
-            share = self._share = self._operation.share(self, function) or _ALONE
+            share = self._operation.share(self, function, structure) or _ALONE
+            self._shares[signature] = share
             terms = _EQUAL
         if share is not _ALONE:
             if terms is Terms.REFUSE and share.sole is self.mark:
@@ -130,20 +153,25 @@ class Handle:
                     raise
             # From now on it is on its own. Going back for what it has traced before would find
             # there what the others have traced since.
-            self._share = _ALONE
+            self._shares[signature] = _ALONE
         return call(plain)
 
+    def _run(
+        self, call: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        return self.run(call, self._function, self._plain, args, kwargs)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(lambda made: made(*args, **kwargs), self._function, self._plain)
+        return self._run(lambda made: made(*args, **kwargs), args, kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(lambda made: made.lower(*args, **kwargs), self._function, self._plain)
+        return self._run(lambda made: made.lower(*args, **kwargs), args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(lambda made: made.trace(*args, **kwargs), self._function, self._plain)
+        return self._run(lambda made: made.trace(*args, **kwargs), args, kwargs)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(lambda made: made.eval_shape(*args, **kwargs), self._function, self._plain)
+        return self._run(lambda made: made.eval_shape(*args, **kwargs), args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_plain":  # not yet set, in a copy under way
@@ -153,9 +181,10 @@ class Handle:
     def __copy__(self) -> Handle:
         """As a copy of what jax.jit returns does, it shares function and programs."""
         new = Handle(self._operation, self._function, self._plain, self.args, self.kwargs)
-        new._share = self._share
-        if isinstance(self._share, _Share):
-            self._share.sole = None
+        new._shares = dict(self._shares)
+        for share in self._shares.values():
+            if isinstance(share, _Share):
+                share.sole = None
         return new
 
     def __deepcopy__(self, memo: Any) -> Handle:
@@ -164,6 +193,29 @@ class Handle:
     def __reduce_ex__(self, protocol: Any) -> Any:
         # A pickle is what it would be unpatched.
         return operator.itemgetter(0), ((self._plain,),)
+
+
+def _signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The tree structure of a call's arguments, and what JAX tells its programs by."""
+    import jax
+
+    leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+    kinds = tuple([_kind_of(leaf) for leaf in leaves])
+    try:
+        hash(structure)
+    except Exception:  # data of a node that has no hash
+        return structure, kinds
+    return structure, (structure, kinds)
+
+
+def _kind_of(leaf: Any) -> Any:
+    if hasattr(leaf, "dtype"):
+        return leaf.shape, leaf.dtype, getattr(leaf, "weak_type", False)
+    try:
+        hash(leaf)
+    except Exception:
+        return type(leaf)
+    return type(leaf) if isinstance(leaf, int | float | complex) else leaf
 
 
 # A handle that a function captures is what it was applied to.

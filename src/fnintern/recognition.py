@@ -6,8 +6,9 @@ Recognises the types of jax, flax and numpy where the user's program has importe
 from __future__ import annotations
 
 import abc
+import collections
 import contextlib
-import os
+import functools
 import struct
 import sys
 import types
@@ -15,13 +16,14 @@ import typing
 import weakref
 from typing import Any, Final
 
-from fnintern.code import facts_of, is_library_code, is_library_module
+from fnintern.code import facts_of, is_library_code
+from fnintern.installed import is_library_module
 from fnintern.keys import importable
 
 __all__ = [
     "CONTAINERS", "IMPURE_MODULES", "JITTED", "calls_back", "content_of", "has_value_equality",
     "hides_state", "is_attrs_repr", "is_held_by_its_module", "is_identifier", "is_library_class",
-    "is_library_object", "is_protocol", "is_pure_library", "is_pytree_node",
+    "is_library_object", "is_protocol", "is_pytree_node",
     "is_readable_state", "is_reference_state", "is_trace_state", "is_users", "namespace_of",
     "slots_of", "unread_attributes",
 ]  # fmt: skip
@@ -149,6 +151,8 @@ def is_trace_state(kind: type) -> bool:
 def content_of(value: Any, base: Any) -> Any:
     """What the builtin part of an instance holds, whatever its class says when it is asked."""
     if base is dict:
+        if isinstance(value, collections.OrderedDict):  # it has an order of its own
+            return dict(collections.OrderedDict.items(value))
         return dict(dict.items(value))
     if base in (list, tuple, set, frozenset):
         return base(base.__iter__(value))
@@ -189,32 +193,27 @@ def namespace_of(value: Any) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
-def slots_of(kind: type) -> list[str]:
-    return [
+@functools.lru_cache(maxsize=4096)
+def _layout_of(ref: weakref.ref[type]) -> tuple[tuple[str, ...], bool]:
+    """The slots of a class, and whether instances hide state. Neither changes."""
+    kind = ref()
+    assert kind is not None
+    slots = tuple(
         name
         for base in kind.__mro__
         for name, member in vars(base).items()
         if isinstance(member, types.MemberDescriptorType)
-    ]
+    )
+    known = object.__basicsize__ + struct.calcsize("P") * (
+        len(slots) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    )
+    return slots, kind.__basicsize__ > known or kind.__itemsize__ > 0 or kind is object
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    return _layout_of(weakref.ref(kind))[0]
 
 
 def hides_state(kind: type) -> bool:
     """Whether instances have more in them than Python attributes: anything made in C."""
-    known = object.__basicsize__ + struct.calcsize("P") * (
-        len(slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
-    )
-    return kind.__basicsize__ > known or kind.__itemsize__ > 0 or kind is object
-
-
-#: Ids of library modules whose functions depend on their arguments alone.
-_pure_libraries: dict[int, weakref.ref[types.ModuleType]] = {}
-
-
-def is_pure_library(module: types.ModuleType) -> bool:
-    found = _pure_libraries.get(id(module))
-    if found is not None and found() is module:
-        return True
-    if not is_library_module(module) or module.__name__ in IMPURE_MODULES or module is os:
-        return False
-    _pure_libraries[id(module)] = weakref.ref(module)
-    return True
+    return _layout_of(weakref.ref(kind))[1]

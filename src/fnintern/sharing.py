@@ -21,7 +21,6 @@ from fnintern.captures import freeze
 from fnintern.forwards import FREED, Forward
 from fnintern.keys import Key, Marker
 from fnintern.lifetime import Entry
-from fnintern.shortcut import only_names
 
 __all__ = [
     "Changed",
@@ -177,6 +176,11 @@ class SharedForward(Forward):
     def _restore(self, kept: Any) -> None:
         for thread, function in kept.items():
             _GET(self, "_lent").setdefault(thread, function)
+
+
+def only_names(function: FunctionType) -> bool:
+    """Whether its annotations are text, as ``from __future__ import annotations`` makes them."""
+    return {str}.issuperset(map(type, function.__annotations__.values()))
 
 
 def belongs_to(forward: SharedForward, entry: Entry) -> None:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from threading import get_ident
-from types import FunctionType
 from typing import Any, Final
 
 from fnintern.captures import Frozen, freeze
-from fnintern.code import facts_of
 from fnintern.explanations import Explanation, Obstacle
 from fnintern.interner import Interner
 from fnintern.keys import ATOMIC, Key, Marker, Unkeyable, is_bound_method, is_function_like, key_of
-from fnintern.lifetime import LOST, Entry, handed_out
-from fnintern.sharing import SharedForward, Terms, belongs_to, has_tracer, lend, outlived
-from fnintern.shortcut import short_key
-from fnintern.stores import registered, store_of
+from fnintern.lifetime import LOST, Entry
+from fnintern.sharing import SharedForward, belongs_to, has_tracer, lend
+from fnintern.stores import store_of
 
 __all__ = ["ValueInterner", "place"]
 
-_GET: Final = object.__getattribute__
-_EQUAL: Final = Terms.EQUAL
 ref_to: Final = weakref.ref
 
 
@@ -103,57 +97,9 @@ class ValueInterner(Interner):
     def hit(self, function: Any, other: Any) -> Any:
         return None  # looks at no value
 
-    def _hit(self, values: tuple[Any, ...]) -> Any:
-        """The wrapper for the usual call, a plain function and plain constants; or None.
-
-        It spells the key as :meth:`_find` does, by the shortest way.
-        """
-        function = values[0]
-        if type(function) is not FunctionType:
-            return None
-        code = function.__code__
-        facts = facts_of(code)
-        store = registered(code)
-        if store is None or not facts.short or facts.generated:
-            return None
-        short = short_key(function, code, facts)
-        if short is None:
-            return None
-        key, targets = short
-        for value in values[1:]:
-            kind = type(value)
-            if kind not in ATOMIC:
-                return None
-            key += (kind, value)
-        entry = store.entries.get((self._token.mark, *self._context(), *key))
-        if entry is None or entry.wrapper is LOST:
-            return None
-        if len(targets) > 1:  # the first is the code, whose store this is
-            for ref, target in zip(entry.refs, targets, strict=False):
-                if ref() is not target:
-                    return None
-        wrapper = entry.wrapper
-        forward = entry.note[1][0]
-        if self._transient:
-            lent, thread, ref = _GET(forward, "_lent"), get_ident(), ref_to(function)
-            before = lent.get(thread)
-            # Python makes one plain weak reference for each object: the usual loan is the last one.
-            if before is None or before[1] is not ref or before[3] is not None:
-                older = None if before is None else outlived(before, function)
-                lent[thread] = (None, ref, _EQUAL, older)
-        else:
-            _GET(forward, "_lent")[get_ident()] = (function, None, _EQUAL, None)
-            handed_out(entry)
-        self.tally.hits += 1
-        return wrapper
-
     def _find(
         self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        if values:
-            wrapper = self._hit(values)
-            if wrapper is not None:
-                return wrapper
         token = self._token
         functions = [value for value in values if is_function_like(value)]
         try:

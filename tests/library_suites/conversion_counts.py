@@ -12,10 +12,10 @@ import jax
 import numpy as np
 import pytest
 
-from fnintern import eager
-from fnintern.conversion import Conversion
 from fnintern.explanations import Obstacle
-from fnintern.staged import Staged
+from fnintern.staging import eager
+from fnintern.staging.conversion import Conversion
+from fnintern.staging.staged import Staged
 
 __all__ = ["ConversionCounts"]
 
@@ -55,7 +55,7 @@ class ConversionCounts:
             return call(staged, *args, **kwargs)
 
         def counted_run(conversion: Any, *args: Any) -> Any:
-            name = conversion.op.__qualname__
+            name = conversion.name
             before = conversion._hits, conversion._misses
             outcome = "raised"
             try:
@@ -79,7 +79,7 @@ class ConversionCounts:
             kind = found.path  # the library whose state it is
         # What an error says names arrays and functions of the test.
         reason = re.sub(r"\((\w+): .*\)", r"(\1)", found.reason)
-        self.obstacles[conversion.op.__qualname__, kind, reason] += 1
+        self.obstacles[conversion.name, kind, reason] += 1
         self.tests.add((kind, reason, _test(), found.path, found.reason))
 
     def _compare(self, name: str, result: Any, op: Any, args: Any, kwargs: Any) -> None:

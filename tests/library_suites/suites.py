@@ -79,14 +79,6 @@ _FLAX: Final = Suite(
     # Not its package: what is tested is what is installed.
     unpacked={"tests": "tests", "examples": "examples", "pyproject.toml": "pyproject.toml"},
     excluded={
-        "flax": {
-            # A test of flax's own memo, which the patch replaces.
-            "TestCond::test_control_flow_reuses_branch_wrappers": (
-                "it counts traces in a variable that the branch reads, so that each trace makes "
-                "the branch another function (S1); flax's memo takes what a branch reads as "
-                "constant"
-            ),
-        },
         "jax": {
             "TransformTest::test_jit_scan_retracing_simple scan": (
                 "it counts traces in what the scanned function captures, so that the call is not "

@@ -17,7 +17,6 @@ from fnintern.ambient import flax_settings
 from fnintern.interned import By
 from fnintern.keys import Key
 from fnintern.operations import Handle, Operation
-from fnintern.patches.flax_state import TRANSFORMS, passing_state
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
 
 __all__ = ["patch_flax"]
@@ -43,6 +42,7 @@ TRANSIENT: Final = (
 OPERATIONS: Final = (
     ("compilation", "jit", "held"),  # jit, jit_partial
     ("iteration", "pmap", "held"),
+    ("iteration", "eval_shape", "immediate"),  # in fori_loop
     ("iteration", "lax.scan", "converted"),  # scan, and what is built on it (RNN)
     ("iteration", "lax.while_loop", "converted"),
     ("iteration", "lax.fori_loop", "converted"),
@@ -53,8 +53,7 @@ OPERATIONS: Final = (
     ("transforms", "lax.switch", "converted"),
 )
 
-#: flax's own memo, which keeps every function alive and goes stale (since 0.12.9). Its callers
-#: get what they would have had without it.
+#: flax's own memo, which keeps every function alive and goes stale (since 0.12.9).
 MEMOS: Final = (("transforms", "_get_cached_wrapper"), ("iteration", "_get_cached_wrapper"))
 
 #: Wrappers that are left as they are: module of flax.nnx, names as its code spells them, why.
@@ -107,7 +106,6 @@ NOT_PATCHED: Final = (
         "_graph_updates_scan _simple_scan transform_metadata",
         "what it returns stays with the caller",
     ),
-    ("transforms.iteration", "jax.eval_shape", "is given a wrapper that is in TRANSIENT"),
     (
         "transforms.iteration",
         "_SIMPLE_WHILE_LOOP_COND_FN_CACHE _SIMPLE_WHILE_LOOP_BODY_FN_CACHE "
@@ -147,8 +145,7 @@ def patch_flax(*, by: By = "value") -> Patch:
 
     Equal functions share what was traced. The arrays, variables and modules that the functions of
     ``cond``, ``switch``, ``while_loop``, ``fori_loop`` and ``scan`` capture are passed to one
-    program at each call. Where flax refuses a call, since a function changes a module that it
-    captures, the call is made with the module as an operand, so that the change reaches it.
+    program at each call.
 
     Args:
         by: how functions are compared; see :func:`fnintern.interned`. ``"value"`` never changes
@@ -165,7 +162,7 @@ def patch_flax(*, by: By = "value") -> Patch:
     Example:
         >>> import fnintern
         >>> with fnintern.patch_flax() as patched:
-        ...     print(patched.report["flax.nnx.transforms.general.merge_inputs"])
+        ...     print(patched.report["flax.nnx.transforms.transforms.jax"])
         patched
     """
     try:
@@ -176,18 +173,18 @@ def patch_flax(*, by: By = "value") -> Patch:
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
     settings = flax_settings()
-    intern = intern_attribute(by, transient=True, context=settings)
-    replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
-    sites = [
-        Site(_transforms(module), name, replace.get(name, intern)) for module, name, _ in TRANSIENT
-    ]
-    sites += [Site(_transforms(module), name, _without_memo) for module, name in MEMOS]
-    if by == "value":
+    sites = [Site(_transforms(module), name, _without_memo) for module, name in MEMOS]
+    if by == "object":
+        intern = intern_attribute(by, transient=True, context=settings)
+        replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
+        sites += [
+            Site(_transforms(module), name, replace.get(name, intern))
+            for module, name, _ in TRANSIENT
+        ]
+    else:
         for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
             names = {name: kind for where, name, kind in OPERATIONS if where == module}
             sites.append(Site(_transforms(module), "jax", _overlay(names, settings)))
-        nnx = importlib.import_module("flax.nnx")
-        sites += [Site(nnx, name, functools.partial(passing_state, name)) for name in TRANSFORMS]
     return apply(("flax", by), sites)
 
 
@@ -209,8 +206,20 @@ def _within_cond(merge_inputs: Any, interned: Any) -> Any:
 
 
 def _without_memo(memo: Any) -> Any:
+    """flax's memo, for the time of one call: of two branches that are one function, there is one
+    wrapper, and JAX traces it once. It goes when the call ends."""
+    alive: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
     def _get_cached_wrapper(cache: Any, wrapper_type: Any, f: Any, graph: Any) -> Any:
-        return wrapper_type(f, graph=graph)
+        key = (wrapper_type, id(f), graph)  # the wrapper holds f, so the id is that of f
+        wrapper = alive.get(key)
+        if wrapper is None:
+            wrapper = wrapper_type(f, graph=graph)
+            try:
+                alive[key] = wrapper
+            except TypeError:  # it takes no weak reference
+                pass
+        return wrapper
 
     return _get_cached_wrapper
 
@@ -240,7 +249,7 @@ def _overlay(names: dict[str, str], settings: Callable[[], Key]) -> Callable[[An
             elif kind == "immediate":
                 made = _immediate(module, last, settings)
             else:
-                made = _converted(module, last, settings)
+                made = _converted(module, last)
             (nested.setdefault(path, {}) if path else top)[last] = made
         for path, inner in nested.items():
             top[path] = _Overlay(getattr(jax, path), inner)
@@ -263,17 +272,12 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
     return apply_operation
 
 
-def _converted(
-    module: types.ModuleType, name: str, settings: Callable[[], Key]
-) -> Callable[..., Any]:
-    """An operation of jax.lax, staged. The wrappers that are not interned, those of ``scan``, are
-    shared where the call is not converted."""
-    from fnintern import lax
+def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
+    """An operation of jax.lax, staged."""
+    from fnintern.staging.operations import original, stage
 
-    op = lax.original(getattr(module, name))
-    if name == "scan":
-        return lax.stage(name, functools.wraps(op)(_immediate(module, name, settings)), traced=op)
-    return lax.stage(name, op)
+    op = original(getattr(module, name))
+    return stage(name, op)
 
 
 def _immediate(
@@ -294,6 +298,8 @@ def _immediate(
             except TypeError:
                 pass
         operate = getattr(module, name)
-        return handle.run(lambda shared: operate(shared, *args, **kwargs), function, function)
+        return handle.run(
+            lambda shared: operate(shared, *args, **kwargs), function, function, args, kwargs
+        )
 
     return run

@@ -5,29 +5,20 @@ from __future__ import annotations
 import functools
 import importlib
 import types
-from typing import Any, Final
+from typing import Any
 
 from fnintern.patches.patching import Patch, Site, apply
 
 __all__ = ["patch_jax"]
 
-#: Where code looks the operations up, with their names there: all of them in ``jax.lax``; and, in
-#: a module of its own, what jax's own code such as ``jax.scipy`` uses.
-MODULES: Final = {
-    "jax.lax": None,
-    "jax._src.lax": (
-        "cond", "switch", "while_loop", "fori_loop", "scan", "reduce", "custom_linear_solve",
-    ),
-}  # fmt: skip
-
 
 def patch_jax() -> Patch:
     """Makes eager calls of ``jax.lax``'s control flow compile once for the same functions.
 
-    It replaces ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``, ``map``,
-    ``associative_scan``, ``reduce``, ``custom_root`` and ``custom_linear_solve`` in ``jax.lax``,
-    and where ``jax.scipy`` looks them up: libraries profit unchanged. Code that ran
-    ``from jax.lax import scan`` before keeps the original.
+    It replaces ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``, ``map``, ``reduce``,
+    ``custom_root`` and ``custom_linear_solve`` in ``jax.lax``, and where ``jax.scipy`` looks them
+    up: libraries profit unchanged. Code that ran ``from jax.lax import scan`` before keeps the
+    original.
 
     Returns:
         The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
@@ -45,21 +36,23 @@ def patch_jax() -> Patch:
         ...     print(jax.lax.map.cache_info().misses)
         1
     """
-    lax = importlib.import_module("fnintern.lax")
+    operations = importlib.import_module("fnintern.staging.operations")
+    table = operations.OPERATIONS
 
     @functools.cache
     def stage(name: str, op: Any) -> Any:
-        return lax.stage(name, op)
+        return operations.stage(name, op)
 
+    # Where code looks them up: all of them in jax.lax; and, in a module of its own, what jax's own
+    # code such as jax.scipy uses.
+    internal = [name for name, operation in table.items() if operation.internal]
     sites = []
-    for module_name, names in MODULES.items():
+    for module_name, names in (("jax.lax", table), ("jax._src.lax", internal)):
         try:
             module = importlib.import_module(module_name)
         except ImportError:
             if module_name == "jax.lax":
                 raise
             module = types.ModuleType(module_name)  # all its names are reported as absent
-        sites += [
-            Site(module, name, functools.partial(stage, name)) for name in names or lax.STATIC
-        ]
+        sites += [Site(module, name, functools.partial(stage, name)) for name in names]
     return apply("jax", sites)

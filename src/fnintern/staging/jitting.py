@@ -1,6 +1,6 @@
 """``fnintern.jit``: ``jax.jit`` of a function that is made again at each call.
 
-Imports jax when it is called.
+Imports jax.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ import functools
 import inspect
 import pkgutil
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import jax
+
 from fnintern.captures import freeze
-from fnintern.conversion import Conversion, Parameters
 from fnintern.declarations import keyed
 from fnintern.interner import CacheInfo
 from fnintern.keys import Identity, Key, importable
+from fnintern.staging.arguments import Arguments, Parameters
+from fnintern.staging.conversion import Conversion, HandsThrough, Plain, PlainTrace
+from fnintern.staging.eager import is_eager
 
 __all__ = ["Jitted", "jit"]
 
@@ -56,8 +60,6 @@ class Jitted:
     """A function as :func:`jit` returns it."""
 
     def __init__(self, fun: Callable[..., Any], options: dict[str, Any]) -> None:
-        import jax
-
         #: What ``jax.jit`` makes of the function, for calls that are not converted.
         self._plain: Any = jax.jit(fun, **options)
         self._fresh = functools.partial(_fresh, options)
@@ -67,10 +69,10 @@ class Jitted:
         self._conversion = _conversion_for(fun, options)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        from fnintern.eager import is_eager
-
         if self._conversion is None or not is_eager():
             return self._plain(*args, **kwargs)
+        # In the order in which JAX takes them.
+        kwargs = {name: kwargs[name] for name in sorted(kwargs)} if len(kwargs) > 1 else kwargs
         return self._conversion.run(self._fresh, (self.__wrapped__, *args), kwargs)
 
     def cache_info(self) -> CacheInfo | None:
@@ -88,10 +90,6 @@ class Jitted:
             raise AttributeError(name)
         return getattr(self._plain, name)
 
-    def _thawed(self, copy: Callable[[Any], Any]) -> Jitted:
-        """The same around a copy of its function: the one that ``jax.jit`` made of it is not."""
-        return Jitted(copy(self.__wrapped__), self._options)
-
     def __reduce__(self) -> Any:
         if importable(self):  # by its name, as functions are
             return pkgutil.resolve_name, (f"{self.__module__}:{self.__qualname__}",)
@@ -104,7 +102,6 @@ keyed(Jitted, lambda jitted: (Identity(Jitted), jitted.__wrapped__, jitted._opti
 def _fresh(options: dict[str, Any], fun: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The call where it cannot be converted. What the function sees may have changed, so JAX has to
     trace it: it gets another function each time."""
-    import jax
 
     @functools.wraps(fun)
     def again(*args: Any, **kwargs: Any) -> Any:
@@ -113,8 +110,16 @@ def _fresh(options: dict[str, Any], fun: Any, /, *args: Any, **kwargs: Any) -> A
     return jax.jit(again, **options)(*args, **kwargs)
 
 
-def _apply(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return fun(*args, **kwargs)
+def _traced_jit(options: Mapping[str, Any]) -> Plain:
+    """The trace of a call of ``jax.jit`` with these options; the function is the first argument."""
+
+    def plain(arguments: Arguments, operands: Sequence[Any]) -> PlainTrace:
+        (fun, *args), kwargs = arguments.put_together(iter(operands))
+        traced = jax.jit(fun, **options).trace(*args, **kwargs)
+        # Captured tracers are the first of its operands already.
+        return PlainTrace(traced.jaxpr, traced.out_tree, tuple(getattr(traced, "_consts", ())))
+
+    return plain
 
 
 #: Options -> conversion, which keeps them, and with them the ids in the key, alive. Options are
@@ -137,11 +142,14 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
         return None
     positions = list(signature.parameters.values())
     parameters = Parameters(
-        static=_places(special["static_argnums"] + special["static_argnames"], positions),
-        donated=_places(special["donate_argnums"] + special["donate_argnames"], positions),
+        static=_places(special["static_argnums"], special["static_argnames"], positions),
+        donated=_places(special["donate_argnums"], special["donate_argnames"], positions),
         functions=frozenset({0}),
         hashed=True,
     )
+    shardings = options.get("out_shardings")
+    if shardings is not None and not jax.tree_util.all_leaves((shardings,)):
+        return None  # they go by the structure of the result
     passed_on = {name: value for name, value in options.items() if name in _PASSED_ON}
     try:
         frozen = freeze(passed_on, names=("options",))
@@ -149,10 +157,13 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
         return None
     if frozen.leaves or frozen.owner is not None:
         return None
-    key = (parameters.static, parameters.donated, *frozen.key)
+    key = (parameters.static, parameters.donated, *special.values(), *frozen.key)
     found = _conversions.get(key)
     if found is None:
-        found = _conversions.setdefault(key, Conversion(_apply, parameters, passed_on))
+        conversion = Conversion(
+            _traced_jit(options), "jit", parameters, passed_on, HandsThrough.NOTHING
+        )
+        found = _conversions.setdefault(key, conversion)
     return found
 
 
@@ -163,20 +174,18 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def _places(
-    chosen: tuple[int | str, ...], parameters: list[inspect.Parameter]
+    numbers: tuple[Any, ...], names: tuple[Any, ...], parameters: list[inspect.Parameter]
 ) -> frozenset[int | str]:
     """Chosen parameters by position among a call's arguments, after the function, and by name.
 
-    As for ``jax.jit``, one that is named is meant by position too, and the other way round.
+    As for ``jax.jit``, one that is named is meant by position too, and the other way round, where
+    only names or only numbers are given.
     """
-    names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    places: set[int | str] = set()
-    for item in chosen:
-        if isinstance(item, str):
-            places.add(item)
-            places.update(1 + i for i, name in enumerate(names) if name == item)
-        else:
-            number = item + len(parameters) if item < 0 else item
-            places.add(1 + number)
-            places.update(names[number : number + 1])
+    known = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    numbers = tuple(n + len(parameters) if n < 0 else n for n in numbers)
+    places: set[int | str] = {*names, *(1 + number for number in numbers)}
+    if not numbers:
+        places.update(1 + i for i, name in enumerate(known) if name in names)
+    if not names:
+        places.update(name for i, name in enumerate(known) if i in numbers)
     return frozenset(places)

@@ -1,6 +1,6 @@
 """``fnintern.staged``: a higher-order function that compiles once for what its functions are.
 
-The face of :mod:`fnintern.conversion`. Imports jax when the first call is made.
+The face of :mod:`fnintern.staging.conversion`. Imports jax.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from fnintern.conversion import Conversion, Parameters
 from fnintern.declarations import keyed
 from fnintern.interner import CacheInfo
 from fnintern.keys import Identity
+from fnintern.staging.arguments import Parameters
+from fnintern.staging.conversion import Conversion, HandsThrough, traced_operation
+from fnintern.staging.eager import is_eager
 
 __all__ = ["Staged", "staged"]
 
@@ -69,6 +71,7 @@ class Staged:
         functions: names of its parameters that are functions, or hold some; by default any may.
         aside: says of the arguments of a call whether it is to run as it is.
         traced: what a converted call traces, where that is not ``op``.
+        hands_through: which arguments ``op`` returns as they are if it returns them untouched.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Staged:
         functions: tuple[str, ...] | None = None,
         aside: Callable[..., bool] | None = None,
         traced: Callable[..., Any] | None = None,
+        hands_through: HandsThrough = HandsThrough.ARRAYS,
     ) -> None:
         functools.update_wrapper(self, op, updated=())
         self.__qualname__: str = getattr(op, "__qualname__", type(op).__qualname__)
@@ -91,7 +95,13 @@ class Staged:
             static=_places(op, static),
             functions=None if functions is None else _places(op, functions),
         )
-        self._conversion = Conversion(traced or op, parameters)
+        self._hands_through = hands_through
+        self._conversion = Conversion(
+            traced_operation(traced or op),
+            getattr(op, "__name__", "staged"),
+            parameters,
+            hands_through=hands_through,
+        )
 
     def __repr__(self) -> str:
         return f"<staged {self.__wrapped__!r}>"
@@ -105,7 +115,11 @@ class Staged:
             if getattr(sys.modules.get(module), self.__qualname__, None) is self:
                 return pkgutil.resolve_name, (f"{module}:{self.__qualname__}",)
         make = functools.partial(
-            Staged, functions=self._functions, aside=self._aside, traced=self._traced
+            Staged,
+            functions=self._functions,
+            aside=self._aside,
+            traced=self._traced,
+            hands_through=self._hands_through,
         )
         return make, (self.__wrapped__, self._static)
 
@@ -118,8 +132,6 @@ class Staged:
         self._conversion.cache_clear()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        from fnintern.eager import is_eager
-
         op = self.__wrapped__
         if not is_eager() or (self._aside is not None and self._aside(*args, **kwargs)):
             return op(*args, **kwargs)

@@ -1,0 +1,127 @@
+"""What code reads of objects and classes of the user's, and what of them does not count (S5).
+
+Which attribute is read off which object cannot be told from the code. So every name that any code
+met reads counts for every object and class met. Never imports jax.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from fnintern.code import WHOLE, CodeFacts
+from fnintern.recognition import is_protocol
+
+__all__ = [
+    "INTROSPECTING", "PLACEMENT", "WHOLE_ONLY", "ReadClass", "ReadObject", "Reading", "reading_of",
+]  # fmt: skip
+
+
+#: Members that jax calls of a class which is registered as a pytree.
+PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
+
+WHOLE_ONLY: Final = frozenset({WHOLE})
+
+#: Special methods by when they are called: for the text of an object, for comparing it,
+_TEXTS: Final = frozenset({"__repr__", "__str__", "__format__"})
+_COMPARISONS: Final = frozenset(
+    {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"}
+)
+#: for making one, and for copying it.
+_MAKING: Final = frozenset(
+    {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__",
+     "__init_subclass__", "__set_name__", "__class_getitem__"}
+)  # fmt: skip
+_COPYING: Final = frozenset(
+    {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+     "__getnewargs__", "__del__", "__dir__", "__sizeof__", "__replace__"}
+)  # fmt: skip
+
+#: Modules of the standard library, and libraries, that read any attribute of what they get.
+INTROSPECTING: Final = frozenset(
+    {"copy", "_copy", "pickle", "_pickle", "dataclasses", "inspect", "pprint", "reprlib", "attr",
+     "attrs", "cloudpickle", "dill", "gc", "ctypes", "pydantic", "yaml", "marshal", "shelve"}
+)  # fmt: skip
+
+#: Attributes by which an array says where it is.
+PLACEMENT: Final = frozenset(
+    {"sharding", "devices", "device", "committed", "addressable_data", "addressable_shards",
+     "global_shards", "is_fully_replicated", "is_fully_addressable", "device_set",
+     "unsafe_buffer_pointer"}
+)  # fmt: skip
+
+
+class ReadObject:
+    """An object of which some attributes are read."""
+
+    __slots__ = ("done", "everything", "namespace", "path", "seen_by", "slots")
+
+    def __init__(self, namespace: Any, slots: tuple[tuple[str, Any], ...], path: str) -> None:
+        self.namespace = namespace
+        self.slots = slots
+        self.path = path
+        #: What it was last looked at for.
+        self.seen_by: Reading | None = None
+        self.everything = False
+        #: Name -> how it has been read so far.
+        self.done: dict[str, frozenset[Any]] = {}
+
+    def value_of(self, name: str) -> Any:
+        """What the object holds under a name, or None."""
+        if self.namespace and name in self.namespace:
+            return self.namespace[name]
+        return dict(self.slots).get(name)
+
+    def unread(self) -> list[str]:
+        """The paths of attributes that no code reads."""
+        if self.namespace is not None and "__builtins__" in self.namespace:  # a module
+            return []
+        names = [*(self.namespace or ()), *dict(self.slots)]
+        return [f"{self.path}.{name}" for name in names if name not in self.done]
+
+
+class ReadClass:
+    """A class of the user's of which some members are read."""
+
+    __slots__ = ("called", "done", "kind", "path", "seen_as", "seen_by")
+
+    def __init__(self, kind: type, path: str) -> None:
+        self.kind = kind
+        self.path = path
+        #: Whether code has the class itself, and may make instances.
+        self.called = False
+        self.seen_by: Reading | None = None
+        self.seen_as = (False, False)
+        self.done: set[tuple[int, str]] = set()
+
+
+class Reading:
+    """What several pieces of code read."""
+
+    def __init__(self, facts: tuple[CodeFacts, ...]) -> None:
+        reads: dict[str, frozenset[Any]] = {}
+        for fact in facts:
+            for name, how in fact.reads.items():
+                reads[name] = reads[name] | how if name in reads else how
+        #: Names of attributes, each with how its values are read.
+        self.reads = reads
+        #: Names that a class may be asked for.
+        self.names = frozenset(reads).union(*(fact.stores for fact in facts))
+        self.introspects = any(fact.introspects for fact in facts)
+        self.constructs = any(fact.constructs for fact in facts)
+        self._quiet = _COPYING if not self.introspects else frozenset()
+        if not any(fact.formats for fact in facts):
+            self._quiet |= _TEXTS
+        if not any(fact.compares for fact in facts):
+            self._quiet |= _COMPARISONS
+
+    def calls(self, name: str, called: bool) -> bool:
+        """Whether a special method may be called by the syntax of the code."""
+        return (
+            is_protocol(name) and name not in self._quiet and (called or name not in _MAKING)
+        ) or name in PYTREE
+
+
+@functools.lru_cache(maxsize=1024)
+def reading_of(facts: tuple[CodeFacts, ...]) -> Reading:
+    return Reading(facts)

@@ -1,0 +1,1 @@
+"""Closure conversion: programs of higher-order calls, and the faces of it. Imports jax."""

@@ -1,0 +1,178 @@
+"""The tree of a result, with the objects of the call that gets it (S3, S4).
+
+What a result holds beside arrays (an optimizer, a config object, the function of a ``Partial``)
+are the user's own objects. A program serves many calls, each with its own. So of the tree of its
+first result it keeps a template that says of each object where a call has it, among all that its
+functions see. Imports jax.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import jax
+
+from fnintern.captures import CONSTANTS, Frozen
+from fnintern.keys import ATOMIC, importable
+from fnintern.recognition import hides_state, is_library_class, namespace_of, slots_of
+from fnintern.staging.structures import holds_text_only
+
+__all__ = ["Unlocated", "tree_maker"]
+
+#: Makes an object, or a tree structure, for a call that saw these objects.
+Maker = Callable[[Frozen], Any]
+
+_registry: Final = jax.tree_util.default_registry
+_make_structure: Final = jax.tree_util.PyTreeDef.from_node_data_and_children
+
+
+class Unlocated(Exception):
+    """A result holds an object that its trace made: only another trace could make another."""
+
+
+def tree_maker(structure: Any, frozen: Frozen) -> Any:
+    """How the structure of a result is made for each call.
+
+    Args:
+        structure: of the result of the call that was traced.
+        frozen: all that this call saw.
+
+    Returns:
+        The structure itself where it serves any call, else a :class:`Template`.
+
+    Raises:
+        Unlocated: it holds an object that cannot be found in another call.
+    """
+    if holds_text_only(structure):
+        return structure
+    locator = _Locator(frozen)
+    maker = locator.structure(structure)
+    return structure if maker is None else Template(maker)
+
+
+class Template:
+    """Makes the structure of a result for one call."""
+
+    __slots__ = ("_maker",)
+
+    def __init__(self, maker: Maker) -> None:
+        self._maker = maker
+
+    def structure(self, frozen: Frozen) -> Any:
+        """The structure, with the objects that a call of the same key saw."""
+        return self._maker(frozen)
+
+
+class _Locator:
+    """Finds the objects in a structure among those that a call saw. A maker of None stands for an
+    object that serves any call."""
+
+    def __init__(self, frozen: Frozen) -> None:
+        #: Of the objects that the call saw: among which, and where.
+        self._places: dict[int, tuple[str, int]] = {}
+        for among in ("targets", "leaves", "holders"):
+            items = enumerate(getattr(frozen, among))
+            self._places.update({id(item): (among, i) for i, item in items})
+        self._under_way: set[int] = set()
+
+    def structure(self, structure: Any) -> Maker | None:
+        node = structure.node_data()
+        if node is None:
+            return None
+        children = structure.children()
+        parts = [self.item(node[0]), self.item(node[1]), *map(self.structure, children)]
+        if not any(parts):
+            return None
+        kind, data, *makers = (
+            part or _constant(item) for part, item in zip(parts, (*node, *children), strict=True)
+        )
+
+        def make(frozen: Frozen) -> Any:
+            own = (kind(frozen), data(frozen))
+            return _make_structure(_registry, own, [maker(frozen) for maker in makers])
+
+        return make
+
+    def item(self, value: Any) -> Maker | None:
+        kind = type(value)
+        if kind in ATOMIC or kind in (float, complex) or isinstance(value, CONSTANTS):
+            return None
+        if (
+            isinstance(value, enum.Enum)
+            or value is type(None)
+            or (
+                (isinstance(value, type | types.ModuleType) or callable(value))
+                and importable(value)
+            )
+        ):
+            return None
+        found = self._places.get(id(value))
+        if found is not None:
+            among, place = found
+            return lambda frozen: getattr(frozen, among)[place]
+        if id(value) in self._under_way:
+            raise Unlocated(type(value).__qualname__)
+        self._under_way.add(id(value))
+        try:
+            return self._made(value, kind)
+        finally:
+            self._under_way.discard(id(value))
+
+    def _made(self, value: Any, kind: type) -> Maker | None:
+        """An object that the trace made: built again, where it is a container or a library's."""
+        if isinstance(value, tuple) and (kind is tuple or hasattr(kind, "_make")):
+            make: Any = kind if kind is tuple else kind._make
+            return self._collection(value, make)
+        if kind in (list, set):
+            return self._collection(value, kind) or _fresh(value)
+        if kind is frozenset:
+            return self._collection(value, kind)
+        if kind is dict:
+            return self._collection([*value.items()], dict) or _fresh(value)
+        if kind.__module__.partition(".")[0] in ("jax", "jaxlib", "numpy"):
+            if isinstance(value, jax.Array):
+                raise Unlocated(kind.__qualname__)
+            return None
+        if not is_library_class(kind) or hides_state(kind) or hasattr(kind, "__del__"):
+            raise Unlocated(kind.__qualname__)
+        return self._instance(value, kind)
+
+    def _collection(self, value: Any, make: Callable[[Any], Any]) -> Maker | None:
+        items = list(value)
+        parts = list(map(self.item, items))
+        if not any(parts):
+            return None
+        makers = [part or _constant(item) for part, item in zip(parts, items, strict=True)]
+        return lambda frozen: make([maker(frozen) for maker in makers])
+
+    def _instance(self, value: Any, kind: type) -> Maker | None:
+        contents = dict(namespace_of(value) or {})
+        for name in slots_of(kind):
+            try:
+                contents[name] = object.__getattribute__(value, name)
+            except AttributeError:
+                continue
+        parts = {name: self.item(item) for name, item in contents.items()}
+        if not any(parts.values()):
+            return None
+        makers = {name: part or _constant(contents[name]) for name, part in parts.items()}
+
+        def make(frozen: Frozen) -> Any:
+            new: Any = object.__new__(kind)
+            for name, maker in makers.items():
+                object.__setattr__(new, name, maker(frozen))
+            return new
+
+        return make
+
+
+def _constant(value: Any) -> Maker:
+    return lambda frozen: value
+
+
+def _fresh(value: Any) -> Maker:
+    """A mutable container of constants: another one for each call, as each trace makes one."""
+    return lambda frozen: value.copy()

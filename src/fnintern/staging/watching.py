@@ -1,0 +1,208 @@
+"""Which captured arrays a trace reads the value of (S4).
+
+JAX records what is computed with an array, and not that Python or NumPy looked into it:
+``float(w)``, ``np.asarray(w)``, ``f"{w}"``. A program in which such a value has decided something
+is right for that array alone. :func:`watching` notes these reads, at the two ways to an array's
+contents: the private property ``_value``, and the buffer protocol, by which NumPy reads. Imports
+jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["watching"]
+
+#: Methods that hand out an array's contents by neither of the two ways.
+_METHODS: Final = ("__dlpack__", "unsafe_buffer_pointer", "addressable_data")
+
+_local = threading.local()
+
+
+def _note(array: Any) -> None:
+    reads = getattr(_local, "reads", None)
+    if reads is not None and id(array) not in reads and not _is_for_a_message():
+        reads[id(array)] = array
+
+
+#: Functions of jax that take the text of a function for their messages, and with it that of the
+#: arrays in a partial. It decides nothing.
+_DESCRIBING: Final = frozenset({"fun_sourceinfo"})
+
+
+def _is_for_a_message() -> bool:
+    frame = sys._getframe(2)
+    for _ in range(20):
+        if frame.f_code.co_name in _DESCRIBING:
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[dict[int, Any] | None]:
+    """Notes the arrays whose contents this thread reads, for the time of the block.
+
+    Returns:
+        The arrays by their ids; or None where this release of jax cannot be watched.
+
+    Example:
+        >>> import jax.numpy as jnp, numpy as np
+        >>> w, v = jnp.float32(1.0), jnp.float32(2.0)
+        >>> with watching() as reads:
+        ...     _ = float(w), v.shape
+        >>> id(w) in reads, id(v) in reads
+        (True, False)
+    """
+    global _watchers
+    if _unwatchable:
+        yield None
+        return
+    with _lock:
+        _watchers += 1
+        if _watchers == 1:
+            _install()
+    outer = getattr(_local, "reads", None)
+    reads: dict[int, Any] = {}
+    _local.reads = reads
+    try:
+        yield reads
+    finally:
+        _local.reads = outer
+        if outer is not None:
+            outer.update(reads)
+        with _lock:
+            _watchers -= 1
+            if _watchers == 0:
+                _uninstall()
+
+
+#: Traces under way in all threads; the class is as JAX has it while there is none.
+_watchers = 0
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+_Array: Final[Any] = type(jnp.zeros(()))
+_MISSING: Final = object()
+_originals: dict[str, Any] = {}
+
+
+def _install() -> None:
+    for name in ("_value", *_METHODS):
+        found = vars(_Array).get(name, _MISSING)
+        if found is not _MISSING:
+            _originals[name] = found
+            setattr(_Array, name, _noting(found))
+    _buffers.install()
+
+
+def _uninstall() -> None:
+    _buffers.uninstall()
+    for name, found in _originals.items():
+        setattr(_Array, name, found)
+    _originals.clear()
+
+
+def _noting(member: Any) -> Any:
+    if isinstance(member, property):
+        read: Callable[[Any], Any] = member.fget  # type: ignore[assignment]
+
+        def value(self: Any) -> Any:
+            _note(self)
+            return read(self)
+
+        return property(value)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _note(self)
+        return member(self, *args, **kwargs)
+
+    return method
+
+
+class _BufferMethod:
+    """The buffer protocol as a Python method (PEP 688)."""
+
+    def install(self) -> None:
+        original = vars(_Array)["__buffer__"]
+        self._original = original
+
+        def __buffer__(array: Any, flags: int) -> Any:
+            _note(array)
+            return original(array, flags)
+
+        _Array.__buffer__ = __buffer__
+
+    def uninstall(self) -> None:
+        _Array.__buffer__ = self._original
+
+
+class _BufferSlot:
+    """The buffer protocol of Python 3.11, which no Python code can stand in for: the slot of the
+    type is emptied meanwhile, so that NumPy takes ``__array__``, which reads ``_value``."""
+
+    #: ``PyTypeObject.tp_as_buffer``: behind ``PyVarObject`` and 17 fields of a pointer's size.
+    _OFFSET: Final = object.__basicsize__ + 18 * ctypes.sizeof(ctypes.c_void_p)
+
+    def __init__(self) -> None:
+        procs = ctypes.c_void_p.from_address(id(_Array) + self._OFFSET).value
+        assert procs is not None
+        self._slot = ctypes.c_void_p.from_address(procs)  # bf_getbuffer comes first
+        self._original = self._slot.value
+
+    def install(self) -> None:
+        self._slot.value = None
+
+    def uninstall(self) -> None:
+        self._slot.value = self._original
+
+
+_buffers: Final[_BufferMethod | _BufferSlot] = (
+    _BufferMethod() if sys.version_info >= (3, 12) else _BufferSlot()
+)
+
+
+def _is_unwatchable() -> bool:
+    """Whether a read goes unnoticed, by either way."""
+    import numpy
+
+    array = jnp.zeros(())
+    for read in (float, numpy.asarray):
+        try:
+            with watching() as reads:
+                read(array)
+        except Exception:
+            return True
+        if not reads:
+            return True
+    return False
+
+
+_unwatchable = False
+_unwatchable = _is_unwatchable()
+if _unwatchable:
+    warnings.warn(
+        f"fnintern cannot see in jax {jax.__version__} whether a trace reads the value of a "
+        f"captured array, so calls of functions that capture arrays run as without fnintern. Use "
+        f"a release of jax that is listed as supported",
+        stacklevel=2,
+    )
