@@ -211,7 +211,7 @@ class TestRules:
         assert (info.misses, info.hits, info.bypassed) == (1, 1, 0)
 
     def test_a_captured_array_in_a_rule_is_explained(self) -> None:
-        g = self.local(W)
+        g = self.local(W + 0)  # not a constant of a module
 
         def body(c: Any, t: Any) -> Any:
             return g(c) + t, None

@@ -350,7 +350,7 @@ class TestPatch:
             raise MemoryError("no replacement")
 
         monkeypatch.setattr(patch_module, "MEMOS", (("general", "split_inputs"),))
-        monkeypatch.setattr(patch_module, "_without_memo", fail)
+        monkeypatch.setattr(patch_module, "_memo_of_a_call", fail)
         with pytest.raises(MemoryError, match="no replacement"):
             fnintern.patch_flax()
         monkeypatch.undo()

@@ -115,6 +115,32 @@ _ASKING: Final = frozenset(
     {"getenv", "getenvb", "getcwd", "getcwdb", "getpid", "urandom", "getrandom", "listdir",
      "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
 )  # fmt: skip
+#: Libraries whose functions do.
+_SURROUNDINGS: Final = frozenset(
+    {"glob", "shutil", "tempfile", "subprocess", "socket", "platform", "configparser", "sqlite3",
+     "urllib", "http", "fileinput", "linecache", "mmap", "select"}
+)  # fmt: skip
+#: Functions of other libraries that do, by the root of the module.
+_READING_NAMES: Final = {
+    "genericpath": frozenset(
+        {"exists", "lexists", "isfile", "isdir", "getsize", "getmtime", "getatime", "getctime",
+         "samefile"}
+    ),
+    "posixpath": frozenset({"lexists", "islink", "ismount", "realpath"}),
+    "numpy": frozenset(
+        {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "get_printoptions", "geterr"}
+    ),
+    "threading": frozenset({"current_thread", "get_ident", "active_count", "enumerate"}),
+    "_thread": frozenset({"get_ident"}),
+    "decimal": frozenset({"getcontext", "localcontext"}),
+}  # fmt: skip
+#: Methods of a path that read files.
+_READING_FILES: Final = frozenset(
+    {"read_text", "read_bytes", "open", "exists", "is_file", "is_dir", "glob", "rglob", "iterdir",
+     "stat", "lstat", "resolve", "walk"}
+)  # fmt: skip
+#: Functions that read any attribute of what they get, by whatever module.
+_INTROSPECTING_NAMES: Final = frozenset({"asdict", "astuple", "evolve", "replace"})
 _ModuleType: Final = types.ModuleType
 _CODE: Final = Marker.CODE
 _EMPTY: Final = Marker.EMPTY
@@ -364,7 +390,7 @@ class _Walk:
                 tokens.append(name)
                 self.add(item, f"{path}.__kwdefaults__[{name!r}]")
         if value.__dict__:
-            self._attributes(value.__dict__, path)
+            self._attributes(_own_attributes(value, library), path)
         if not library:
             self._annotations(value.__annotations__, path)
             tokens += (value.__qualname__, value.__doc__)
@@ -650,7 +676,7 @@ class _Walk:
                 continue
             for name, content in list(vars(base).items()):
                 if (
-                    (every or name in reading.names or reading.calls(name, called))
+                    (every or reading.uses(name, content) or reading.calls(name, called))
                     and (id(base), name) not in done
                     and name not in _NOT_MEMBERS
                     and not is_attrs_repr(content)
@@ -725,8 +751,14 @@ class _Walk:
 
     def _check_pure(self, value: Any, path: str) -> None:
         module = getattr(value, "__module__", None)
-        if type(module) is str and module.partition(".")[0] in INTROSPECTING:
-            self.introspects = True
+        if type(module) is str:
+            root = module.partition(".")[0]
+            if root in INTROSPECTING or getattr(value, "__name__", "") in _INTROSPECTING_NAMES:
+                self.introspects = True
+            if root in _SURROUNDINGS or getattr(value, "__name__", "") in _READING_NAMES.get(
+                root, ()
+            ):
+                raise Refused(path, value, "it asks what surrounds the program", READ_OUTSIDE)
         if module in IMPURE_MODULES:
             raise Refused(path, value, f"it belongs to {module}", READ_OUTSIDE)
         if module in ("os", "posix", "nt") and value.__name__ in _ASKING:
@@ -837,6 +869,8 @@ class _Walk:
         except Exception as error:
             raise Refused(path, value, f"hash() failed: {type(error).__name__}") from None
         self.tokens += (type(value), value, repr(value))
+        if isinstance(value, pathlib.Path):
+            self.doubtful += ((_READING_FILES, value, path, "it reads a file"),)
 
     def _tree_definition(self, value: Any, path: str) -> None:
         """A tree structure of jax, node by node: a node's data may change, and hold arrays."""
@@ -1026,6 +1060,20 @@ class _Walk:
             else:
                 self.add(item, f"{path}.{name}")
         self.depth -= 1
+
+
+def _own_attributes(function: types.FunctionType, library: bool) -> dict[str, Any]:
+    """The attributes of a function, without those that ``functools.wraps`` has copied from what it
+    wraps: they are read there, and a library's wrapper makes nothing of its copies."""
+    attributes = function.__dict__
+    wrapped = namespace_of(attributes.get("__wrapped__"))
+    if not wrapped:
+        return attributes
+    return {
+        name: item
+        for name, item in attributes.items()
+        if name not in wrapped or not (library or wrapped[name] is item)
+    }
 
 
 #: Classes whose instances are made of attributes and nothing else is known of, under their ids.

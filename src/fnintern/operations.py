@@ -7,13 +7,15 @@ applied. Never imports jax or flax.
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.captures import freeze
+from fnintern.captures import Frozen, freeze
 from fnintern.declarations import keyed
-from fnintern.keys import Identity, Key
+from fnintern.keys import Identity, Key, importable
 from fnintern.lifetime import Entry
+from fnintern.recognition import is_library_class
 from fnintern.sharing import Changed, SharedForward, Terms, belongs_to, lent
 from fnintern.stores import Token, store_of
 from fnintern.value_interner import place
@@ -64,6 +66,7 @@ class Operation:
             structure: of the arguments of the call, whose classes the function calls (S1).
         """
         try:
+            operands = freeze(structure, names=("operands",))
             options = freeze(handle.args, handle.kwargs, names=("args", "kwargs"))
             frozen = freeze(
                 function,
@@ -74,6 +77,8 @@ class Operation:
             )
         except Exception:  # refused, or code of the user's that reading ran into failed
             return None
+        if _holds_objects(operands):
+            return None  # JAX would keep them with what it traces for the share
         # The result would hold functions and arrays among the options.
         placed = place(self._token.mark, self._context(), lambda: options, frozen)
         if placed is None or options.owner is not None or options.leaves:
@@ -96,6 +101,20 @@ class Operation:
         if found.sole is not handle.mark:
             found.sole = None
         return found
+
+
+def _holds_objects(frozen: Frozen) -> bool:
+    """Whether something of the user's is among what was frozen: an object, or a local function or
+    class."""
+    kinds = (item if isinstance(item, type) else type(item) for item in frozen.holders)
+    return (
+        bool(frozen.leaves)
+        or any(not is_library_class(kind) for kind in kinds)
+        or any(
+            isinstance(item, types.FunctionType | type) and not importable(item)
+            for item in (*frozen.holders, *frozen.targets)
+        )
+    )
 
 
 _ALONE: Final = object()

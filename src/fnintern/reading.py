@@ -32,6 +32,7 @@ _MAKING: Final = frozenset(
     {"__init__", "__new__", "__post_init__", "__attrs_post_init__", "__attrs_pre_init__",
      "__init_subclass__", "__set_name__", "__class_getitem__"}
 )  # fmt: skip
+_STORING: Final = frozenset({"__setattr__", "__delattr__"})
 _COPYING: Final = frozenset(
     {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
      "__getnewargs__", "__del__", "__dir__", "__sizeof__", "__replace__"}
@@ -39,8 +40,8 @@ _COPYING: Final = frozenset(
 
 #: Modules of the standard library, and libraries, that read any attribute of what they get.
 INTROSPECTING: Final = frozenset(
-    {"copy", "_copy", "pickle", "_pickle", "dataclasses", "inspect", "pprint", "reprlib", "attr",
-     "attrs", "cloudpickle", "dill", "gc", "ctypes", "pydantic", "yaml", "marshal", "shelve"}
+    {"copy", "_copy", "pickle", "_pickle", "dataclasses", "inspect", "pprint", "reprlib",
+     "cloudpickle", "dill", "gc", "ctypes", "pydantic", "yaml", "marshal", "shelve"}
 )  # fmt: skip
 
 #: Attributes by which an array says where it is.
@@ -112,8 +113,15 @@ class Reading:
         self._quiet = _COPYING if not self.introspects else frozenset()
         if not any(fact.formats for fact in facts):
             self._quiet |= _TEXTS
+        if not any(fact.stores for fact in facts):
+            self._quiet |= _STORING
+        self._stores = frozenset().union(*(fact.stores for fact in facts))
         if not any(fact.compares for fact in facts):
             self._quiet |= _COMPARISONS
+
+    def uses(self, name: str, member: Any) -> bool:
+        """Whether a member of a class is read, or called when an attribute is assigned to."""
+        return name in self.reads or (name in self._stores and hasattr(type(member), "__set__"))
 
     def calls(self, name: str, called: bool) -> bool:
         """Whether a special method may be called by the syntax of the code."""

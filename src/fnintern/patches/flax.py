@@ -173,7 +173,8 @@ def patch_flax(*, by: By = "value") -> Patch:
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
     settings = flax_settings()
-    sites = [Site(_transforms(module), name, _without_memo) for module, name in MEMOS]
+    memo = _no_memo if by == "object" else _memo_of_a_call
+    sites = [Site(_transforms(module), name, memo) for module, name in MEMOS]
     if by == "object":
         intern = intern_attribute(by, transient=True, context=settings)
         replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
@@ -205,7 +206,16 @@ def _within_cond(merge_inputs: Any, interned: Any) -> Any:
     return merge
 
 
-def _without_memo(memo: Any) -> Any:
+def _no_memo(memo: Any) -> Any:
+    """The wrapper as it is made: it is interned."""
+
+    def _get_cached_wrapper(cache: Any, wrapper_type: Any, f: Any, graph: Any) -> Any:
+        return wrapper_type(f, graph=graph)
+
+    return _get_cached_wrapper
+
+
+def _memo_of_a_call(memo: Any) -> Any:
     """flax's memo, for the time of one call: of two branches that are one function, there is one
     wrapper, and JAX traces it once. It goes when the call ends."""
     alive: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
