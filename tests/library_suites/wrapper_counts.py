@@ -155,11 +155,11 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
             bypassed(name, values)
         return result
 
-    def counted_share(self: Any, handle: Any, function: Any) -> Any:
+    def counted_share(self: Any, handle: Any, function: Any, structure: Any) -> Any:
         name = _operation(self.make)
         before = len(builds)
         refused.clear()
-        result = share(self, handle, function)
+        result = share(self, handle, function, structure)
         if result is None:
             bypassed(name, (function,))
         else:

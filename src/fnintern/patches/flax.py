@@ -226,8 +226,10 @@ def _memo_of_a_call(memo: Any) -> Any:
         if wrapper is None:
             wrapper = wrapper_type(f, graph=graph)
             try:
+                weakref.ref(f)  # as flax asks
+                hash(f)
                 alive[key] = wrapper
-            except TypeError:  # it takes no weak reference
+            except TypeError:
                 pass
         return wrapper
 
