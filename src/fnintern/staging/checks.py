@@ -174,9 +174,13 @@ def _is_constant(value: Any) -> bool:
     return all(item is value or _is_constant(item) for item in captured)
 
 
-#: In the texts of errors that JAX raises for tracers and not for arrays. The second is about arrays
-#: among static data, which it compares.
-_OF_OPERANDS: Final = ("Tracer", "Cache keys should be comparable")
+#: In the texts of errors that JAX raises for tracers and not for arrays. The last two, of jax 0.12
+#: and 0.10, are about arrays among static data, which it compares.
+_OF_OPERANDS: Final = (
+    "Tracer",
+    "Cache keys should be comparable",
+    "checking equality of metadata fields",
+)
 
 
 def speaks_of_operands(error: BaseException) -> bool:
