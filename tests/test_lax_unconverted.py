@@ -144,7 +144,7 @@ class TestChanges:
 
     @pytest.mark.parametrize("what", sorted(CHANGES.keys() - {"class", "object"}))
     def test_ends_as_in_jax_lax(self, what: str) -> None:
-        """What is read is as it is in ``jax.lax``. The log of an object is only appended to, and the
+        """What is read ends as in ``jax.lax``. The log of an object is only appended to, and the
         number of a class only incremented: these are effects of a trace (S6)."""
         make, change, read = CHANGES[what]
         targets = [make(), make()]
