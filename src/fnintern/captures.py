@@ -79,6 +79,7 @@ from fnintern.recognition import (
     is_identifier,
     is_library_class,
     is_library_object,
+    is_protocol,
     is_pytree_node,
     is_readable_state,
     is_reference_state,
@@ -390,7 +391,11 @@ class _Walk:
                 tokens.append(name)
                 self.add(item, f"{path}.__kwdefaults__[{name!r}]")
         if value.__dict__:
-            self._attributes(_own_attributes(value, library), path)
+            attributes = _own_attributes(value, library)
+            if not library:
+                self.objects.append(ReadObject(attributes, (), path))
+                attributes = {n: item for n, item in attributes.items() if is_protocol(n)}
+            self._attributes(attributes, path)
         if not library:
             self._annotations(value.__annotations__, path)
             tokens += (value.__qualname__, value.__doc__)

@@ -37,7 +37,7 @@ Chain = tuple["str | Key", ...]
 
 @attrs.frozen
 class Key:
-    """A constant by which a container is read: ``state["scale"]``, ``state.get("scale")``."""
+    """A constant by which a container is read: ``state["scale"]``."""
 
     value: Any
 
@@ -326,13 +326,6 @@ class _Scan:
                 return tuple(chain), self._after_write(i), True
             if name in _ATTRIBUTE:
                 argval = self.steps[i].argval
-                if (
-                    argval == "get"
-                    and self._name(i + 1) == "LOAD_CONST"
-                    and _is_key(self.steps[i + 1])
-                ):
-                    chain.append(Key(self.steps[i + 1].argval))
-                    return tuple(chain), i + 1, False
                 chain.append(argval)
                 i += 1
             elif (

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 import jax
+import numpy as np
 
 from fnintern.ambient import ambient_key, carried
 from fnintern.captures import Frozen, References, freeze
@@ -363,7 +364,7 @@ class _Call:
                 leaves = [unique[i] for i in number]
         if conversion.hands_through is HandsThrough.NOTHING and any(map(_is_committed, leaves)):
             raise _unkeyable(_COMMITTED)
-        self.arrays: list[Any] = [*leaves, *frozen.buffers]
+        self.arrays: list[Any] = [*leaves, *filter(_is_numeric, frozen.buffers)]
         if self.arguments.donated:
             captured = set(map(id, self.arrays))
             if any(id(self.arguments.operands[i]) in captured for i in self.arguments.donated):
@@ -501,6 +502,19 @@ class _Call:
             else:
                 places.append(None)
         return places
+
+
+def _is_numeric(array: Any) -> bool:
+    """Whether an array of NumPy is the same array to JAX in each mode of ``jax_enable_x64``."""
+    return array.dtype in _NUMERIC
+
+
+_NUMERIC: Final = frozenset(
+    map(
+        np.dtype,
+        ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "f2", "f4", "complex64"),
+    )
+)
 
 
 def _is_committed(array: Any) -> bool:
