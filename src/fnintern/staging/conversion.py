@@ -261,6 +261,15 @@ _CHANGED: Final = Obstacle(
     "f", "function", "its trace changed what it sees", "return the value instead"
 )
 _UNWATCHED: Final = Obstacle("f", "function", "this release of jax cannot be watched")
+#: Modes in which calls captured NumPy arrays of 64 bits. JAX keeps such a constant as it was in the
+#: other mode, and fails to lower the program.
+_x64_modes: set[bool] = set()
+_SWITCHED: Final = Obstacle(
+    "f",
+    "ndarray",
+    "jax_enable_x64 was switched, and JAX keeps arrays of 64 bits as they were",
+    "make it a jax.Array",
+)
 _COMMITTED: Final = Obstacle(
     "f",
     "jax.Array",
@@ -365,6 +374,10 @@ class _Call:
         if conversion.hands_through is HandsThrough.NOTHING and any(map(_is_committed, leaves)):
             raise _unkeyable(_COMMITTED)
         self.arrays: list[Any] = [*leaves, *filter(_is_numeric, frozen.buffers)]
+        if len(self.arrays) < len(leaves) + len(frozen.buffers):
+            _x64_modes.add(jax.config.jax_enable_x64)
+            if len(_x64_modes) > 1:
+                raise _unkeyable(_SWITCHED)
         if self.arguments.donated:
             captured = set(map(id, self.arrays))
             if any(id(self.arguments.operands[i]) in captured for i in self.arguments.donated):
