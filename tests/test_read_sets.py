@@ -1889,8 +1889,6 @@ def by_global(x: Any) -> Any:
 #: Name -> makes a function over a state.
 DICTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "closure": lambda state: lambda x: x * state["scale"],
-    "get": lambda state: lambda x: x * state.get("scale"),
-    "get with a default": lambda state: lambda x: x * state.get("scale", 1.0),
     "attribute": lambda state: Holder(state).step,
     "in a comprehension": lambda state: lambda x: sum(x * state["scale"] for _ in range(2)),
     "in a nested function": lambda state: lambda x: (lambda y: y * state["scale"])(x),
