@@ -45,6 +45,7 @@ PARTS = {
     "transforms": Part("transforms", 9, 200),
     "staged": Part("staged", 9, 300),
     "first_call": Part("first_call", 15, 3),
+    "costs": Part("costs", 9, 300),
     "models": Part("models", 7, 20),
     "memory": Part("memory", 1, 10_000),
     "hits": Part("hits", 25, 100_000),
