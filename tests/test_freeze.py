@@ -38,7 +38,8 @@ from flax import nnx
 
 import fnintern
 import states
-from fnintern.captures import MAX_DEPTH, Refused, freeze
+from fnintern.captures import MAX_DEPTH, freeze
+from fnintern.keys.tokens import Refused
 
 
 def seeing(value: Any) -> Callable[[Any], Any]:

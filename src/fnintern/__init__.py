@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from fnintern.declarations import keyed as keyed
 from fnintern.declarations import stateless as stateless
 from fnintern.explaining import explain as explain
-from fnintern.explanations import Capture as Capture
-from fnintern.explanations import Explanation as Explanation
-from fnintern.explanations import Obstacle as Obstacle
 from fnintern.interned import cache_clear as cache_clear
 from fnintern.interned import cache_info as cache_info
 from fnintern.interned import interned as interned
-from fnintern.interner import CacheInfo as CacheInfo
+from fnintern.keys.reasons import CacheInfo as CacheInfo
+from fnintern.keys.reasons import Capture as Capture
+from fnintern.keys.reasons import Explanation as Explanation
+from fnintern.keys.reasons import Obstacle as Obstacle
 from fnintern.patches import Patch as Patch
 from fnintern.patches import patch as patch
 from fnintern.patches import patch_flax as patch_flax

@@ -37,27 +37,37 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from fnintern.code import (
-    BLIND_BUILTINS,
-    BUILTIN_NAMES,
-    CodeFacts,
-    facts_of,
-    is_library_code,
-)
+from fnintern.code import BLIND_BUILTINS, BUILTIN_NAMES, CodeFacts, facts_of, is_library_code
 from fnintern.code import Key as ConstantKey
 from fnintern.declarations import is_stateless, key_function
 from fnintern.forwards import Forward, callable_of
-from fnintern.installed import is_library_module
-from fnintern.keys import (
-    ATOMIC,
-    STORE_ATTRIBUTE,
-    Identity,
-    Key,
-    Marker,
-    Unkeyable,
+from fnintern.keys.callables import is_partial
+from fnintern.keys.objects import (
+    CONTAINERS,
+    content_of,
+    has_value_equality,
+    hides_state,
     importable,
-    is_partial,
+    is_protocol,
+    namespace_of,
+    slots_of,
 )
+from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Identity, Key, Marker, Refused
+from fnintern.libraries.flax import (
+    is_identifier,
+    is_readable_state,
+    is_reference_state,
+    is_trace_state,
+    unread_attributes,
+)
+from fnintern.libraries.jax import JITTED, is_pytree_node
+from fnintern.libraries.ownership import (
+    calls_back,
+    is_library_class,
+    is_library_module,
+    is_library_object,
+)
+from fnintern.libraries.purity import IMPURE_MODULES
 from fnintern.reading import (
     INTROSPECTING,
     PLACEMENT,
@@ -67,28 +77,7 @@ from fnintern.reading import (
     ReadObject,
     reading_of,
 )
-from fnintern.recognition import (
-    CONTAINERS,
-    IMPURE_MODULES,
-    JITTED,
-    calls_back,
-    content_of,
-    has_value_equality,
-    hides_state,
-    is_attrs_repr,
-    is_identifier,
-    is_library_class,
-    is_library_object,
-    is_protocol,
-    is_pytree_node,
-    is_readable_state,
-    is_reference_state,
-    is_trace_state,
-    is_users,
-    namespace_of,
-    slots_of,
-    unread_attributes,
-)
+from fnintern.recognition import is_attrs_repr, is_users
 
 __all__ = ["Frozen", "References", "Refused", "freeze"]
 
@@ -106,7 +95,6 @@ OPERAND: Final = "pass it as an operand"
 READ_OUTSIDE: Final = "read it outside, pass the result"
 CHANCE: Final = "it returns something else at each call"
 MODULE_OPERAND: Final = "pass the module as an operand"
-DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
 
 _IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
 _CLOCKS: Final = (datetime.datetime, datetime.date)
@@ -197,14 +185,6 @@ class Frozen:
         self.targets = targets
         self.leaves = leaves
         self.owner = owner
-
-
-class Refused(Unkeyable):
-    """A capture that cannot be split into key and leaves (S2)."""
-
-    def __init__(self, path: str, value: object, reason: str, remedy: str = DECLARE) -> None:
-        super().__init__(path, value, reason)
-        self.remedy = remedy
 
 
 def freeze(

@@ -13,9 +13,10 @@ import typing
 import weakref
 from typing import Any, Final, TypeVar, cast
 
-from fnintern.explanations import Explanation
-from fnintern.interner import CacheInfo, Interner
-from fnintern.keys import Marker, importable
+from fnintern.interner import Interner
+from fnintern.keys.objects import importable
+from fnintern.keys.reasons import CacheInfo, Explanation
+from fnintern.keys.tokens import Marker
 from fnintern.recognition import is_users
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.installed import is_library_module, is_library_path
+from fnintern.libraries.ownership import is_library_module, is_library_path
 
 __all__ = [
     "ATTRIBUTES",

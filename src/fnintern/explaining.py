@@ -15,8 +15,9 @@ from typing import Any
 
 from fnintern.captures import References, freeze
 from fnintern.code import facts_of
-from fnintern.explanations import Capture, Explanation, Obstacle
-from fnintern.keys import Unkeyable, key_of
+from fnintern.keys.arguments import key_of
+from fnintern.keys.reasons import Capture, Explanation, Obstacle
+from fnintern.keys.tokens import Unkeyable
 from fnintern.reading import ReadObject
 
 __all__ = ["explain", "main"]

@@ -12,7 +12,7 @@ import types
 import weakref
 from typing import Any, Final
 
-from fnintern.keys import STORE_ATTRIBUTE
+from fnintern.keys.tokens import STORE_ATTRIBUTE
 
 __all__ = ["FREED", "Forward", "callable_of", "hold", "strengthen", "weaken"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fnintern.classes import INTERNER, MISSING, given, intern_class, interner_of
-from fnintern.explanations import Explanation
-from fnintern.interner import CacheInfo, Interner
-from fnintern.keys import STORE_ATTRIBUTE
+from fnintern.interner import Interner
+from fnintern.keys.reasons import CacheInfo, Explanation
+from fnintern.keys.tokens import STORE_ATTRIBUTE
 from fnintern.value_interner import ValueInterner
 
 __all__ = ["By", "InternedFunction", "cache_clear", "cache_info", "intern_as", "interned"]

@@ -11,36 +11,16 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-import attrs
-
-from fnintern.binding import Binder
-from fnintern.explanations import Explanation, Obstacle
-from fnintern.keys import ATOMIC, Unkeyable, key_of, walk
+from fnintern.keys.arguments import key_of, walk
+from fnintern.keys.binding import Binder
+from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
+from fnintern.keys.tokens import ATOMIC, Unkeyable
 from fnintern.lifetime import LOST, build
 from fnintern.stores import Token, store_of
 
-__all__ = ["CacheInfo", "Interner"]
+__all__ = ["Interner"]
 
 _FunctionType: Final = types.FunctionType
-
-
-@attrs.frozen
-class CacheInfo:
-    """Counts of one factory since it was decorated or cleared.
-
-    Attributes:
-        hits: calls that got a wrapper made before.
-        misses: calls that built and stored one.
-        bypassed: calls with an argument that cannot be keyed, run as if undecorated (I5).
-        currsize: wrappers alive in all tables of the factory.
-        maxsize: the bound for each callable, or None (L3).
-    """
-
-    hits: int
-    misses: int
-    bypassed: int
-    currsize: int
-    maxsize: int | None
 
 
 class Tally:

@@ -24,7 +24,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fnintern.forwards import Forward, hold, strengthen, weaken
-from fnintern.keys import Key, importable, is_bound_method, rebuild
+from fnintern.keys.arguments import rebuild
+from fnintern.keys.callables import is_bound_method
+from fnintern.keys.objects import importable
+from fnintern.keys.tokens import Key
 from fnintern.stores import Store, drop_copied_store, store_of
 
 __all__ = ["LOST", "Entry", "build", "demote", "handed_out"]
@@ -336,7 +339,7 @@ def build(
     Args:
         factory: what makes the wrapper.
         args, kwargs: its arguments, spelled as the caller did.
-        targets: the callables in them, as :func:`fnintern.keys.key_of` lists them.
+        targets: the callables in them, as :func:`fnintern.keys.arguments.key_of` lists them.
         owner: the one of them whose store will hold the entry, or None.
 
     Returns:

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from fnintern.captures import Frozen, freeze
 from fnintern.declarations import keyed
-from fnintern.keys import Identity, Key, importable
+from fnintern.keys.objects import importable
+from fnintern.keys.tokens import Identity, Key
+from fnintern.libraries.ownership import is_library_class
 from fnintern.lifetime import Entry
-from fnintern.recognition import is_library_class
 from fnintern.sharing import Changed, SharedForward, Terms, belongs_to, lent
 from fnintern.stores import Token, store_of
 from fnintern.value_interner import place

@@ -10,7 +10,7 @@ import functools
 from typing import Any, Final
 
 from fnintern.code import WHOLE, CodeFacts
-from fnintern.recognition import is_protocol
+from fnintern.keys.objects import is_protocol
 
 __all__ = [
     "INTROSPECTING", "PLACEMENT", "WHOLE_ONLY", "ReadClass", "ReadObject", "Reading", "reading_of",

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from fnintern.captures import freeze
 from fnintern.forwards import FREED, Forward
-from fnintern.keys import Key, Marker
+from fnintern.keys.tokens import Key, Marker
 from fnintern.lifetime import Entry
 
 __all__ = [

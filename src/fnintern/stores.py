@@ -16,7 +16,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from fnintern.keys import STORE_ATTRIBUTE, Key
+from fnintern.keys.tokens import STORE_ATTRIBUTE, Key
 
 if TYPE_CHECKING:
     from fnintern.lifetime import Entry

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fnintern.captures import Frozen, freeze
-from fnintern.explanations import Explanation, Obstacle
 from fnintern.interner import Interner
-from fnintern.keys import ATOMIC, Key, Marker, Unkeyable, is_bound_method, is_function_like, key_of
+from fnintern.keys.arguments import key_of
+from fnintern.keys.callables import is_bound_method, is_function_like
+from fnintern.keys.reasons import Explanation, Obstacle
+from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
 from fnintern.lifetime import LOST, Entry
 from fnintern.sharing import SharedForward, belongs_to, has_tracer, lend
 from fnintern.stores import store_of

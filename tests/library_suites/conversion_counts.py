@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from fnintern.explanations import Obstacle
+from fnintern.keys.reasons import Obstacle
 from fnintern.staging import eager
 from fnintern.staging.conversion import Conversion
 from fnintern.staging.staged import Staged

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from fnintern import captures, keys, operations, sharing, value_interner
+from fnintern import captures, operations, sharing, value_interner
+from fnintern.keys import tokens
 
 __all__ = ["WrapperCounts"]
 
@@ -106,7 +107,7 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     find = value_interner.ValueInterner._find
     share = operations.Operation.share
     freeze = captures.freeze
-    unkeyable = keys.Unkeyable.__init__
+    unkeyable = tokens.Unkeyable.__init__
     made = operations._Share.__init__
     refused: list[tuple[str, str, str]] = []
     builds: list[None] = []
@@ -118,7 +119,7 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     def watched_freeze(*values: Any, **kwargs: Any) -> Any:
         try:
             return freeze(*values, **kwargs)
-        except keys.Unkeyable as error:
+        except tokens.Unkeyable as error:
             kind = getattr(error, "category", error.type_name)
             refused.append((kind, error.reason, error.path))
             raise
@@ -166,7 +167,7 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
             counts.outcomes[name, "hit" if len(builds) == before else "built"] += 1
         return result
 
-    monkeypatch.setattr(keys.Unkeyable, "__init__", remember)
+    monkeypatch.setattr(tokens.Unkeyable, "__init__", remember)
     monkeypatch.setattr(operations, "freeze", watched_freeze)
     monkeypatch.setattr(value_interner, "freeze", watched_freeze)
     monkeypatch.setattr(operations._Share, "__init__", built)

@@ -13,9 +13,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.ambient import flax_settings
 from fnintern.interned import By
-from fnintern.keys import Key
+from fnintern.keys.tokens import Key
+from fnintern.libraries.flax import flax_settings
 from fnintern.operations import Handle, Operation
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
 

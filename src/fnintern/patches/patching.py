@@ -17,7 +17,7 @@ import attrs
 from fnintern.classes import subclass_of
 from fnintern.interned import By, intern_as, interner_of_kind
 from fnintern.interner import Interner
-from fnintern.keys import Key
+from fnintern.keys.tokens import Key
 from fnintern.value_interner import ValueInterner
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]

@@ -14,8 +14,8 @@ import attrs
 import jax
 import numpy as np
 
-from fnintern.captures import Refused
-from fnintern.keys import STORE_ATTRIBUTE, Marker, is_partial
+from fnintern.keys.callables import is_partial
+from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
 from fnintern.staging.structures import holds_text_only
 
 __all__ = ["Arguments", "Parameters"]

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from fnintern.code import facts_of
-from fnintern.explanations import Obstacle
-from fnintern.installed import is_library_module, is_library_path
-from fnintern.keys import ATOMIC, STORE_ATTRIBUTE, importable
-from fnintern.recognition import JITTED
+from fnintern.keys.objects import importable
+from fnintern.keys.reasons import Obstacle
+from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE
+from fnintern.libraries.jax import JITTED
+from fnintern.libraries.ownership import is_library_module, is_library_path
 from fnintern.staging.hoisting import parameters, stuck
 
 __all__ = ["in_rules", "obstacle_in", "speaks_of_operands"]

@@ -21,11 +21,10 @@ import attrs
 import jax
 import numpy as np
 
-from fnintern.ambient import ambient_key, carried
 from fnintern.captures import Frozen, References, freeze
-from fnintern.explanations import Obstacle
-from fnintern.interner import CacheInfo
-from fnintern.keys import Marker, Unkeyable
+from fnintern.keys.reasons import CacheInfo, Obstacle
+from fnintern.keys.tokens import Marker, Unkeyable
+from fnintern.libraries.settings import ambient_key, carried
 from fnintern.lifetime import Entry
 from fnintern.staging.arguments import Arguments, Parameters
 from fnintern.staging.checks import in_rules, obstacle_in, speaks_of_operands

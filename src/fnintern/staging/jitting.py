@@ -16,8 +16,9 @@ import jax
 
 from fnintern.captures import freeze
 from fnintern.declarations import keyed
-from fnintern.interner import CacheInfo
-from fnintern.keys import Identity, Key, importable
+from fnintern.keys.objects import importable
+from fnintern.keys.reasons import CacheInfo
+from fnintern.keys.tokens import Identity, Key
 from fnintern.staging.arguments import Arguments, Parameters
 from fnintern.staging.conversion import Conversion, HandsThrough, Plain, PlainTrace
 from fnintern.staging.eager import is_eager

@@ -16,8 +16,9 @@ from typing import Any, Final
 import jax
 
 from fnintern.captures import CONSTANTS, Frozen
-from fnintern.keys import ATOMIC, importable
-from fnintern.recognition import hides_state, is_library_class, namespace_of, slots_of
+from fnintern.keys.objects import hides_state, importable, namespace_of, slots_of
+from fnintern.keys.tokens import ATOMIC
+from fnintern.libraries.ownership import is_library_class
 from fnintern.staging.structures import holds_text_only
 
 __all__ = ["Unlocated", "tree_maker"]

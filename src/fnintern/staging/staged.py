@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from fnintern.declarations import keyed
-from fnintern.interner import CacheInfo
-from fnintern.keys import Identity
+from fnintern.keys.reasons import CacheInfo
+from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters
 from fnintern.staging.conversion import Conversion, HandsThrough, traced_operation
 from fnintern.staging.eager import is_eager

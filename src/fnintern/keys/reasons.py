@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from fnintern.keys import Unkeyable
+from fnintern.keys.tokens import Unkeyable
 
-__all__ = ["Capture", "Explanation", "Obstacle"]
+__all__ = ["CacheInfo", "Capture", "Explanation", "Obstacle"]
 
 
 def _a(type_name: str) -> str:
@@ -97,3 +97,22 @@ class Explanation:
         if self.unconverted is not None:
             lines.append(f"  staged operations run it as it is: {self.unconverted}")
         return "\n".join(lines)
+
+
+@attrs.frozen
+class CacheInfo:
+    """Counts of one factory since it was decorated or cleared.
+
+    Attributes:
+        hits: calls that got a wrapper made before.
+        misses: calls that built and stored one.
+        bypassed: calls with an argument that cannot be keyed, run as if undecorated (I5).
+        currsize: wrappers alive in all tables of the factory.
+        maxsize: the bound for each callable, or None (L3).
+    """
+
+    hits: int
+    misses: int
+    bypassed: int
+    currsize: int
+    maxsize: int | None

@@ -7,18 +7,31 @@ installed or not, may be the user's own, and is read like a script. Never import
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 import site
 import sys
 import sysconfig
 import types
-from typing import Final
+import typing
+import weakref
+from typing import Any, Final
 
-__all__ = ["KNOWN", "is_library_module", "is_library_path"]
+from fnintern.keys.objects import importable
+
+__all__ = [
+    "KNOWN",
+    "calls_back",
+    "is_held_by_its_module",
+    "is_library_class",
+    "is_library_module",
+    "is_library_object",
+    "is_library_path",
+]
 
 #: Top-level packages whose functions depend on their arguments alone, but for settings that
-#: :mod:`fnintern.ambient` knows of.
+#: :mod:`fnintern.libraries.settings` knows of.
 KNOWN: Final = frozenset({
     "_distutils_hack", "_pytest", "absl", "attr", "attrs", "beartype", "blackjax", "brax", "chex",
     "cloudpickle", "diffrax", "dill", "distrax", "einops", "equinox", "etils", "execnet", "flax",
@@ -92,3 +105,39 @@ def _is_under(module: types.ModuleType, root: types.ModuleType) -> bool:
         return True
     path = getattr(module, "__file__", None)
     return path is not None and is_library_path(str(path))
+
+
+#: Under the id of a class, with the weak reference that keeps it truthful.
+_library_classes: dict[int, tuple[weakref.ref[type], bool]] = {}
+
+
+def is_library_class(kind: type) -> bool:
+    found = _library_classes.get(id(kind))
+    if found is not None and found[0]() is kind:
+        return found[1]
+    module = sys.modules.get(kind.__module__)
+    # type(name, bases, namespace) names the module that called it, which may be abc.
+    library = module is not None and is_library_module(module)
+    library = library and (importable(kind) or kind.__module__ == "builtins")
+    _library_classes[id(kind)] = (weakref.ref(kind), library)
+    return library
+
+
+def calls_back(kind: type) -> bool:
+    """Whether a class of a library may call methods that a subclass defines, by any name."""
+    return is_library_class(kind) and kind not in _PASSIVE
+
+
+_PASSIVE: Final = (object, type, abc.ABC, typing.Generic, typing.Protocol)
+
+
+def is_library_object(value: Any) -> bool:
+    """Whether an installed library holds ``value`` under its own name, like its functions."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    return module is not None and is_library_module(module) and importable(value)
+
+
+def is_held_by_its_module(value: Any) -> bool:
+    """Whether the module of its class holds an instance under a name, as a constant of its own."""
+    module = sys.modules.get(type(value).__module__)
+    return module is not None and any(item is value for item in list(vars(module).values()))

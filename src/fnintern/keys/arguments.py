@@ -8,7 +8,6 @@ the user's program has imported them.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
 import functools
@@ -22,126 +21,16 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = [
-    "ATOMIC",
-    "Identity",
-    "Key",
-    "Marker",
-    "Unkeyable",
-    "importable",
-    "is_bound_method",
-    "is_function_like",
-    "is_partial",
-    "key_of",
-    "rebuild",
-    "walk",
-]
+from fnintern.keys.callables import is_bound_method, is_function_like, is_partial
+from fnintern.keys.objects import importable
+from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Identity, Key, Marker, Unkeyable
 
-Key = tuple[Any, ...]
-
-#: Types whose values are equal exactly where ``==`` says so and nothing hides inside.
-ATOMIC: Final = frozenset({bool, int, str, bytes, type(None), type(Ellipsis), type(NotImplemented)})
+__all__ = ["key_of", "rebuild", "walk"]
 
 _MUTABLE: Final = (list, dict, set, bytearray, memoryview)
 
 #: What functools.update_wrapper writes: a name for people, not part of what a partial does (I3).
 _METADATA: Final = frozenset({*functools.WRAPPER_ASSIGNMENTS, "__wrapped__"})
-
-#: The one private attribute that fnintern writes on plain Python functions (L4).
-STORE_ATTRIBUTE: Final = "__fnintern__"
-
-
-class Marker(enum.Enum):
-    """Tokens of a key that stand for something other than an equal value."""
-
-    CALLABLE = "callable"
-    METHOD = "method"
-    OBJECT = "object"
-    CODE = "code"
-    LEAF = "leaf"
-    EMPTY = "empty"
-    AGAIN = "again"
-
-    # Enum hashes by name in Python code, which a hit would pay for several times.
-    __hash__ = object.__hash__
-
-
-class Identity:
-    """Keys an object by ``is`` and keeps it alive, whatever its ``__eq__`` does."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Identity and other.value is self.value
-
-
-class Unkeyable(Exception):
-    """An argument that cannot be part of a key: the call is bypassed (I5).
-
-    Attributes:
-        path: where the value sits, as Python would spell it (``f.args[0]``).
-        type_name: the type of the value. The value itself is not kept.
-        reason: what stands in the way.
-    """
-
-    def __init__(self, path: str, value: object, reason: str) -> None:
-        self.path = path
-        self.type_name = type(value).__qualname__
-        self.reason = reason
-        super().__init__(f"{path} is a {self.type_name}: {reason}")
-
-
-def is_partial(value: object) -> bool:
-    """Whether ``value`` is a ``functools.partial`` or a ``jax.tree_util.Partial``, and no subclass
-    of theirs that could hold more than a function and its arguments."""
-    kind = type(value)
-    if kind is functools.partial:
-        return True
-    if not issubclass(kind, functools.partial):
-        return False
-    tree_util = sys.modules.get("jax.tree_util")
-    return kind is getattr(tree_util, "Partial", None)
-
-
-def is_function_like(value: object) -> bool:
-    """Whether ``value`` is keyed as a callable: by identity, never by its own equality.
-
-    A class is a value here: factories ask ``issubclass`` of it, so it has to stay what it is. An
-    object that is callable only because it can decorate (``jax.sharding.Mesh`` is a
-    ``ContextDecorator``) is a value too.
-    """
-    return (
-        callable(value)
-        and not isinstance(value, type)
-        and not isinstance(value, contextlib.ContextDecorator)
-    )
-
-
-def is_bound_method(value: object) -> bool:
-    """Whether ``value`` is a bound method: Python's, or Equinox's, which is a pytree that
-    ``module.method`` makes anew at each access, as Python's is."""
-    kind = type(value)
-    return kind is types.MethodType or (
-        kind.__name__ == "BoundMethod" and kind.__module__.partition(".")[0] == "equinox"
-    )
-
-
-def importable(value: Any) -> bool:
-    """Whether ``value`` is what its module holds under its own name, and so lives anyway."""
-    try:
-        found: Any = sys.modules[value.__module__]
-        name = getattr(value, "__qualname__", None) or value.__name__
-        for part in name.split("."):
-            found = getattr(found, part)
-    except Exception:  # any __getattr__ may have run
-        return False
-    return found is value
 
 
 class _Walk:

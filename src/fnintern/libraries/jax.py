@@ -1,0 +1,30 @@
+"""What is known of jax: its jitted functions, its pytrees, and the settings that a trace reads."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from fnintern.keys.tokens import Key
+
+__all__ = ["JITTED", "is_pytree_node", "jax_settings"]
+
+#: Names of jax's own callables that cache what they wrap by identity.
+JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
+
+
+def is_pytree_node(value: Any) -> bool:
+    """Whether JAX takes instances of the class apart."""
+    tree_util = sys.modules.get("jax.tree_util")
+    return tree_util is not None and not tree_util.all_leaves((value,))
+
+
+@functools.cache
+def jax_settings() -> Callable[[], Key]:
+    """Reads what a trace reads of ``jax.config``, and JAX does not have in its key."""
+    names = ("jax_default_prng_impl", "jax_enable_custom_prng", "jax_legacy_prng_key")
+    config: Any = sys.modules["jax"].config
+    present = [name for name in names if hasattr(config, name)]
+    return lambda: tuple([getattr(config, name) for name in present])
