@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 import fnintern
-from fnintern import captures
+from fnintern.captures import freezing
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +48,8 @@ def test_a_function_that_makes_a_named_tuple_and_reads_its_fields_is_a_constant(
     def make(scale: float) -> Any:
         return lambda step: Step(step.number + 1, scale * step.reward)
 
-    assert captures.freeze(make(2.0)).key == captures.freeze(make(2.0)).key
-    assert captures.freeze(make(2.0)).key != captures.freeze(make(3.0)).key
+    assert freezing.freeze(make(2.0)).key == freezing.freeze(make(2.0)).key
+    assert freezing.freeze(make(2.0)).key != freezing.freeze(make(3.0)).key
 
 
 @pytest.mark.parametrize("graph_updates", [True, False])

@@ -38,7 +38,8 @@ from flax import nnx
 
 import fnintern
 import states
-from fnintern.captures import MAX_DEPTH, freeze
+from fnintern.captures.freezing import freeze
+from fnintern.captures.walk import MAX_DEPTH
 from fnintern.keys.tokens import Refused
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fnintern.declarations import keyed as keyed
-from fnintern.declarations import stateless as stateless
+from fnintern.captures.declared import keyed as keyed
+from fnintern.captures.declared import stateless as stateless
 from fnintern.explaining import explain as explain
 from fnintern.interned import cache_clear as cache_clear
 from fnintern.interned import cache_info as cache_info

@@ -13,11 +13,11 @@ import typing
 import weakref
 from typing import Any, Final, TypeVar, cast
 
+from fnintern.captures.code import is_users
 from fnintern.interner import Interner
 from fnintern.keys.objects import importable
 from fnintern.keys.reasons import CacheInfo, Explanation
 from fnintern.keys.tokens import Marker
-from fnintern.recognition import is_users
 
 __all__ = [
     "INTERNER",

@@ -13,12 +13,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from fnintern.captures import References, freeze
-from fnintern.code import facts_of
+from fnintern.captures.code import facts_of
+from fnintern.captures.freezing import freeze
+from fnintern.captures.reading import ReadObject
+from fnintern.captures.walk import References
 from fnintern.keys.arguments import key_of
 from fnintern.keys.reasons import Capture, Explanation, Obstacle
 from fnintern.keys.tokens import Unkeyable
-from fnintern.reading import ReadObject
 
 __all__ = ["explain", "main"]
 

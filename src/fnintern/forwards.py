@@ -72,7 +72,8 @@ class Forward:
             return "<stand-in for a callable that has been freed>"
         return repr(target)
 
-    def _callable(self) -> Any:
+    def __standin_for__(self) -> Any:
+        """The callable, for those who look at the stand-in itself."""
         targets = _targets_of(self)
         # A bound method is made for the moment: JAX takes equal ones for one key (L5).
         return types.MethodType(targets[1], targets[0]) if len(targets) == 2 else targets[0]
@@ -116,7 +117,7 @@ def _targets_of(forward: Forward) -> tuple[Any, ...]:
 
 def callable_of(forward: Forward) -> Any:
     """What the forward stands for now."""
-    return type(forward)._callable(forward)
+    return type(forward).__standin_for__(forward)
 
 
 def hold(forward: Forward) -> None:

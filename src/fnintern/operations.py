@@ -11,8 +11,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.captures import Frozen, freeze
-from fnintern.declarations import keyed
+from fnintern.captures.declared import keyed
+from fnintern.captures.freezing import Frozen, freeze
 from fnintern.keys.objects import importable
 from fnintern.keys.tokens import Identity, Key
 from fnintern.libraries.ownership import is_library_class

@@ -17,7 +17,7 @@ from threading import get_ident
 from types import FunctionType
 from typing import Any, Final
 
-from fnintern.captures import freeze
+from fnintern.captures.freezing import freeze
 from fnintern.forwards import FREED, Forward
 from fnintern.keys.tokens import Key, Marker
 from fnintern.lifetime import Entry
@@ -162,7 +162,7 @@ class SharedForward(Forward):
         if entry is not None:
             entry.discard()
 
-    def _callable(self) -> Any:
+    def __standin_for__(self) -> Any:
         return SharedForward._current(self)[0]
 
     def _renew(self) -> None:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from fnintern.captures import Frozen, freeze
+from fnintern.captures.freezing import Frozen, freeze
 from fnintern.interner import Interner
 from fnintern.keys.arguments import key_of
 from fnintern.keys.callables import is_bound_method, is_function_like

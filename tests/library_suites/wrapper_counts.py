@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from fnintern import captures, operations, sharing, value_interner
+from fnintern import operations, sharing, value_interner
+from fnintern.captures import freezing
 from fnintern.keys import tokens
 
 __all__ = ["WrapperCounts"]
@@ -106,7 +107,7 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks into the two places that decide whether a wrapper is shared."""
     find = value_interner.ValueInterner._find
     share = operations.Operation.share
-    freeze = captures.freeze
+    freeze = freezing.freeze
     unkeyable = tokens.Unkeyable.__init__
     made = operations._Share.__init__
     refused: list[tuple[str, str, str]] = []

@@ -7,7 +7,7 @@ import functools
 import sys
 import types
 
-__all__ = ["is_bound_method", "is_function_like", "is_partial"]
+__all__ = ["is_bound_method", "is_function_like", "is_partial", "is_standin"]
 
 
 def is_partial(value: object) -> bool:
@@ -43,3 +43,8 @@ def is_bound_method(value: object) -> bool:
     return kind is types.MethodType or (
         kind.__name__ == "BoundMethod" and kind.__module__.partition(".")[0] == "equinox"
     )
+
+
+def is_standin(kind: type) -> bool:
+    """Whether instances stand for a callable: ``__standin_for__`` of their class says for which."""
+    return any("__standin_for__" in vars(base) for base in kind.__mro__)

@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Key
 
-__all__ = ["JITTED", "is_pytree_node", "jax_settings"]
+__all__ = ["JITTED", "PLACEMENT", "PYTREE", "is_pytree_node", "jax_settings"]
+
+#: Members that jax calls of a class which is registered as a pytree.
+PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
+
+#: Attributes by which an array says where it is.
+PLACEMENT: Final = frozenset(
+    {"sharding", "devices", "device", "committed", "addressable_data", "addressable_shards",
+     "global_shards", "is_fully_replicated", "is_fully_addressable", "device_set",
+     "unsafe_buffer_pointer"}
+)  # fmt: skip
 
 #: Names of jax's own callables that cache what they wrap by identity.
 JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})

@@ -2,9 +2,69 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Final
 
-__all__ = ["IMPURE_MODULES"]
+__all__ = [
+    "ASKING",
+    "CLOCKS",
+    "IMPURE_METHODS",
+    "IMPURE_MODULES",
+    "INTROSPECTING",
+    "INTROSPECTING_NAMES",
+    "RANDOM",
+    "READING_FILES",
+    "READING_NAMES",
+    "SURROUNDINGS",
+]
 
 #: Modules whose functions return something else at each call.
 IMPURE_MODULES: Final = frozenset({"random", "numpy.random", "time", "timeit", "secrets", "uuid"})
+
+IMPURE_METHODS: Final = frozenset({"now", "utcnow", "today"})
+
+CLOCKS: Final = (datetime.datetime, datetime.date)
+
+RANDOM: Final = frozenset({"random"})
+
+#: Libraries whose functions do.
+SURROUNDINGS: Final = frozenset(
+    {"glob", "shutil", "tempfile", "subprocess", "socket", "platform", "configparser", "sqlite3",
+     "urllib", "http", "fileinput", "linecache", "mmap", "select"}
+)  # fmt: skip
+
+#: Functions of other libraries that do, by the root of the module.
+READING_NAMES: Final = {
+    "genericpath": frozenset(
+        {"exists", "lexists", "isfile", "isdir", "getsize", "getmtime", "getatime", "getctime",
+         "samefile"}
+    ),
+    "posixpath": frozenset({"lexists", "islink", "ismount", "realpath"}),
+    "numpy": frozenset(
+        {"load", "loadtxt", "genfromtxt", "fromfile", "memmap", "get_printoptions", "geterr"}
+    ),
+    "threading": frozenset({"current_thread", "get_ident", "active_count", "enumerate"}),
+    "_thread": frozenset({"get_ident"}),
+    "decimal": frozenset({"getcontext", "localcontext"}),
+}  # fmt: skip
+
+#: Functions that read any attribute of what they get, by whatever module.
+INTROSPECTING_NAMES: Final = frozenset({"asdict", "astuple", "evolve", "replace"})
+
+#: Functions of ``os`` whose answer depends on what surrounds the program.
+ASKING: Final = frozenset(
+    {"getenv", "getenvb", "getcwd", "getcwdb", "getpid", "urandom", "getrandom", "listdir",
+     "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
+)  # fmt: skip
+
+#: Methods of a path that read files.
+READING_FILES: Final = frozenset(
+    {"read_text", "read_bytes", "open", "exists", "is_file", "is_dir", "glob", "rglob", "iterdir",
+     "stat", "lstat", "resolve", "walk"}
+)  # fmt: skip
+
+#: Modules of the standard library, and libraries, that read any attribute of what they get.
+INTROSPECTING: Final = frozenset(
+    {"copy", "_copy", "pickle", "_pickle", "dataclasses", "inspect", "pprint", "reprlib",
+     "cloudpickle", "dill", "gc", "ctypes", "pydantic", "yaml", "marshal", "shelve"}
+)  # fmt: skip

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.forwards import Forward, callable_of
-
 from . import jaxprobe
 from .frames import is_user_file
 from .values import Same, Value, captures_of, title, value_of
@@ -143,8 +141,9 @@ def _one_transform(outer: Layer, inner: Layer) -> bool:
 
 
 def _peel(fun: Any) -> tuple[Layer | None, Any]:
-    if issubclass(type(fun), Forward):  # of fnintern: what it stands for has the user's name
-        return None, callable_of(fun)
+    for base in type(fun).__mro__:
+        if "__standin_for__" in vars(base):  # what it stands for has the user's name
+            return None, base.__standin_for__(fun)  # type: ignore[attr-defined]
     if isinstance(fun, functools.partial):
         positional = zip(_names(fun.func), fun.args, strict=False)
         bound = [(name, value_of(arg)) for name, arg in [*positional, *fun.keywords.items()]]

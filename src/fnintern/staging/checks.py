@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from fnintern.code import facts_of
+from fnintern.captures.code import facts_of
 from fnintern.keys.objects import importable
 from fnintern.keys.reasons import Obstacle
 from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE

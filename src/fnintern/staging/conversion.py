@@ -21,7 +21,8 @@ import attrs
 import jax
 import numpy as np
 
-from fnintern.captures import Frozen, References, freeze
+from fnintern.captures.freezing import Frozen, freeze
+from fnintern.captures.walk import References
 from fnintern.keys.reasons import CacheInfo, Obstacle
 from fnintern.keys.tokens import Marker, Unkeyable
 from fnintern.libraries.settings import ambient_key, carried

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import jax
 
-from fnintern.captures import freeze
-from fnintern.declarations import keyed
+from fnintern.captures.declared import keyed
+from fnintern.captures.freezing import freeze
 from fnintern.keys.objects import importable
 from fnintern.keys.reasons import CacheInfo
 from fnintern.keys.tokens import Identity, Key

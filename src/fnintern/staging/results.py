@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import jax
 
-from fnintern.captures import CONSTANTS, Frozen
+from fnintern.captures.freezing import Frozen
+from fnintern.captures.values import CONSTANTS
 from fnintern.keys.objects import hides_state, importable, namespace_of, slots_of
 from fnintern.keys.tokens import ATOMIC
 from fnintern.libraries.ownership import is_library_class

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from fnintern.declarations import keyed
+from fnintern.captures.declared import keyed
 from fnintern.keys.reasons import CacheInfo
 from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters

@@ -29,6 +29,7 @@ __all__ = [
     "Key",
     "facts_of",
     "is_library_code",
+    "is_users",
 ]
 
 #: Attributes, and constant keys, that are read one off the other: ``config.model.rates["lr"]``.
@@ -496,3 +497,10 @@ def is_library_code(facts: CodeFacts, namespace: dict[str, Any]) -> bool:
     return facts.library or (
         module is not None and vars(module) is namespace and is_library_module(module)
     )
+
+
+def is_users(value: object) -> bool:
+    """Whether ``value`` is a Python function of the user's, wherever it is held."""
+    if type(value) is not types.FunctionType:
+        return False
+    return not is_library_code(facts_of(value.__code__), value.__globals__)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from fnintern.code import WHOLE, CodeFacts
+from fnintern.captures.code import WHOLE, CodeFacts
 from fnintern.keys.objects import is_protocol
+from fnintern.libraries.jax import PYTREE
 
 __all__ = [
-    "INTROSPECTING", "PLACEMENT", "WHOLE_ONLY", "ReadClass", "ReadObject", "Reading", "reading_of",
+    "WHOLE_ONLY", "ReadClass", "ReadObject", "Reading", "reading_of",
 ]  # fmt: skip
 
-
-#: Members that jax calls of a class which is registered as a pytree.
-PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
 
 WHOLE_ONLY: Final = frozenset({WHOLE})
 
@@ -36,19 +34,6 @@ _STORING: Final = frozenset({"__setattr__", "__delattr__"})
 _COPYING: Final = frozenset(
     {"__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
      "__getnewargs__", "__del__", "__dir__", "__sizeof__", "__replace__"}
-)  # fmt: skip
-
-#: Modules of the standard library, and libraries, that read any attribute of what they get.
-INTROSPECTING: Final = frozenset(
-    {"copy", "_copy", "pickle", "_pickle", "dataclasses", "inspect", "pprint", "reprlib",
-     "cloudpickle", "dill", "gc", "ctypes", "pydantic", "yaml", "marshal", "shelve"}
-)  # fmt: skip
-
-#: Attributes by which an array says where it is.
-PLACEMENT: Final = frozenset(
-    {"sharding", "devices", "device", "committed", "addressable_data", "addressable_shards",
-     "global_shards", "is_fully_replicated", "is_fully_addressable", "device_set",
-     "unsafe_buffer_pointer"}
 )  # fmt: skip
 
 

@@ -1,0 +1,120 @@
+"""What a function can see, split into a strict key and leaves, or refused (laws S1, S2).
+
+:func:`freeze` walks everything a fresh trace of a function could read: its code, closure cells,
+defaults, attributes, ``__self__``, partial arguments, the globals that its code loads, attributes
+read off modules and classes, and the same again for each Python function of the user's reached
+that way. The key holds plain tokens and ids; the objects behind the ids are *targets*, which who
+stores the key refers to weakly and compares with ``is``. So a stored key keeps nothing alive.
+
+The key is computed anew at every call and cannot go stale; only what depends on a code object
+alone is remembered, in :mod:`fnintern.captures.code`. Code of installed libraries is not
+followed: a library function is what it is, closed over what it is closed over.
+Never imports jax or flax; it recognises their types where the user's program has imported them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnintern.captures.classes import visit_read_sets
+from fnintern.captures.kinds import Kinds
+from fnintern.captures.reading import (
+    ReadObject,
+    reading_of,
+)
+from fnintern.captures.walk import References
+from fnintern.keys.tokens import Key, Refused
+from fnintern.libraries.jax import PLACEMENT
+
+__all__ = ["Frozen", "freeze"]
+
+
+class Frozen:
+    """What :func:`freeze` found.
+
+    Attributes:
+        key: tokens, hashable and strict; equal for functions that a trace cannot tell apart.
+        targets: the objects whose ids are in the key, in the order of the key.
+        leaves: the arrays and tracers, in the order in which they are met.
+        owner: the first plain function of the user's that was met, or None.
+        holders: the functions, containers and objects met.
+        buffers: the NumPy arrays met, which are part of the key by their contents.
+        asks_placement: whether code may ask an array where it is.
+        objects: those of which some attributes are read, with what is.
+    """
+
+    __slots__ = (
+        "asks_placement", "buffers", "holders", "key", "leaves", "objects", "owner", "targets",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        key: Key,
+        targets: list[Any],
+        leaves: list[Any],
+        owner: Any,
+        holders: Sequence[Any] = (),
+        buffers: Sequence[Any] = (),
+        asks_placement: bool = False,
+        objects: Sequence[ReadObject] = (),
+    ) -> None:
+        self.asks_placement = asks_placement
+        self.objects = objects
+        self.buffers = buffers
+        self.holders = holders
+        self.key = key
+        self.targets = targets
+        self.leaves = leaves
+        self.owner = owner
+
+
+def freeze(
+    *values: Any,
+    names: tuple[str, ...] = ("f",),
+    references: References = References.REFUSED,
+) -> Frozen:
+    """Splits all that functions can see into a key and leaves.
+
+    Args:
+        *values: functions, and whatever else is to be part of the key.
+        names: what to call the values in the path of a refused capture.
+        references: what becomes of modules and variables of ``flax.nnx``, which may change at
+            any time.
+
+    Returns:
+        The key, its targets and the leaves.
+
+    Raises:
+        Refused: a capture is neither constant nor array; it names the capture by its path.
+
+    Example:
+        >>> def make(scale):
+        ...     return lambda x: scale * x
+        >>> freeze(make(2)).key == freeze(make(2)).key
+        True
+        >>> freeze(make(2)).key == freeze(make(2.0)).key
+        False
+    """
+    walk = Kinds()
+    walk.references = references
+    try:
+        for value, name in zip(values, names, strict=True):
+            # What is no function goes to code that is not known here, such as a factory's.
+            walk.whole = references is References.REFUSED and not callable(value)
+            walk.add(value, name)
+        walk.whole = False
+        if walk.facts or walk.classes or walk.objects:
+            visit_read_sets(walk)
+    except RecursionError:
+        raise Refused(names[0], values[0], "its captures nest too deeply") from None
+    return Frozen(
+        tuple(walk.tokens),
+        walk.targets,
+        walk.leaves,
+        walk.owner,
+        walk.holders,
+        walk.buffers,
+        not PLACEMENT.isdisjoint(reading_of(tuple(walk.facts)).names),
+        walk.objects,
+    )
