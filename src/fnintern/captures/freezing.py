@@ -19,10 +19,7 @@ from typing import Any
 
 from fnintern.captures.classes import visit_read_sets
 from fnintern.captures.kinds import Kinds
-from fnintern.captures.reading import (
-    ReadObject,
-    reading_of,
-)
+from fnintern.captures.reading import ReadObject, reading_of
 from fnintern.captures.walk import References
 from fnintern.keys.tokens import Key, Refused
 from fnintern.libraries.jax import PLACEMENT

@@ -18,26 +18,11 @@ from fnintern.captures.code import (
 from fnintern.captures.declared import is_stateless
 from fnintern.captures.modules import ESCAPES, READ_OUTSIDE, add_module, check_pure, loose, read_by
 from fnintern.captures.reading import ReadObject
-from fnintern.captures.walk import (
-    EMPTY,
-    MAX_DEPTH,
-    MISSING,
-    OPERAND,
-    References,
-    Walk,
-)
-from fnintern.keys.objects import (
-    is_protocol,
-    namespace_of,
-)
+from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, References, Walk
+from fnintern.keys.objects import is_protocol, namespace_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
-from fnintern.libraries.ownership import (
-    is_library_module,
-    is_library_object,
-)
-from fnintern.libraries.purity import (
-    IMPURE_MODULES,
-)
+from fnintern.libraries.ownership import is_library_module, is_library_object
+from fnintern.libraries.purity import IMPURE_MODULES
 
 __all__ = [
     "UNREAD_NAMES",

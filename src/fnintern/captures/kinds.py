@@ -51,10 +51,7 @@ from fnintern.captures.values import (
 )
 from fnintern.captures.walk import Handler, References, Walk
 from fnintern.keys.callables import is_partial, is_standin
-from fnintern.keys.objects import (
-    CONTAINERS,
-    has_value_equality,
-)
+from fnintern.keys.objects import CONTAINERS, has_value_equality
 from fnintern.keys.tokens import Identity, Marker, Refused
 from fnintern.libraries.flax import (
     is_identifier,
@@ -63,10 +60,7 @@ from fnintern.libraries.flax import (
     is_trace_state,
 )
 from fnintern.libraries.jax import JITTED
-from fnintern.libraries.ownership import (
-    is_library_class,
-    is_library_object,
-)
+from fnintern.libraries.ownership import is_library_class, is_library_object
 
 __all__ = ["MODULE_OPERAND", "Kinds"]
 

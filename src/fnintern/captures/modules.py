@@ -8,14 +8,12 @@ import types
 from collections.abc import Iterable
 from typing import Any, Final
 
-from fnintern.captures.code import Key as ConstantKey
 from fnintern.captures.code import is_users
+from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import EMPTY, MISSING, OPERAND, Walk
 from fnintern.keys.tokens import Marker, Refused
-from fnintern.libraries.ownership import (
-    is_library_module,
-)
+from fnintern.libraries.ownership import is_library_module
 from fnintern.libraries.purity import (
     ASKING,
     IMPURE_METHODS,

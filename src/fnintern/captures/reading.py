@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from fnintern.captures.code import WHOLE, CodeFacts
+from fnintern.captures.code import CodeFacts
+from fnintern.captures.instructions import WHOLE
 from fnintern.keys.objects import is_protocol
 from fnintern.libraries.jax import PYTREE
 

@@ -20,9 +20,7 @@ from fnintern.captures.functions import add_attributes
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import MAX_KEPT, References, Walk, short
 from fnintern.keys.tokens import ATOMIC, Marker, Refused
-from fnintern.libraries.purity import (
-    READING_FILES,
-)
+from fnintern.libraries.purity import READING_FILES
 
 __all__ = [
     "CONSTANTS",

@@ -8,16 +8,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from fnintern.captures.code import (
-    CodeFacts,
-)
-from fnintern.captures.reading import (
-    ReadClass,
-    ReadObject,
-)
-from fnintern.keys.objects import (
-    importable,
-)
+from fnintern.captures.code import CodeFacts
+from fnintern.captures.reading import ReadClass, ReadObject
+from fnintern.keys.objects import importable
 from fnintern.keys.tokens import ATOMIC, Identity, Marker, Refused
 
 __all__ = [
