@@ -35,7 +35,7 @@ def run(rounds: int, number: int, show: Callable[[str], None]) -> Result:
         return Result(TITLE, f"Not measured: {error}.")
 
     from fnintern import patch_flax
-    from fnintern.interned import By
+    from fnintern.interning.decorator import By
 
     model, x = nnx.Linear(4, 4, rngs=nnx.Rngs(0)), jnp.ones(4)
     kernel, bias = model.kernel[...], model.bias[...]

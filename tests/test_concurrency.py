@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from factories import factories, make_function_factory
-from fnintern import CacheInfo, interned, stores
+from fnintern import CacheInfo, interned
+from fnintern.lifetime import stores
 from kinds import Case, Kind, Plain, kinds, new_array
 
 THREADS = 8

@@ -23,7 +23,8 @@ import pytest
 
 import fnintern
 from factories import factories, make_function_factory
-from fnintern import interned, stores
+from fnintern import interned
+from fnintern.lifetime import stores
 from kinds import Eqx, Kind, Nnx, Plain, freed, new_array
 
 

@@ -24,7 +24,8 @@ import pytest
 
 import fnintern
 from factories import factories, make_function_factory
-from fnintern import interned, lifetime
+from fnintern import interned
+from fnintern.lifetime import building, entries
 from kinds import Case, Kind, Plain, kinds, new_array
 
 
@@ -703,7 +704,7 @@ class TestNeverAWrongHit:
             assert wrap(function, g) == [i]
             assert wrap(function, g.method) == [i]
             assert wrap(function, functools.partial(g)) == [i]
-            lifetime.demote()  # so that g dies now, and its address is taken again
+            entries.demote()  # so that g dies now, and its address is taken again
             ids.add(id(g))
             del g
         assert len(ids) < 100
@@ -711,7 +712,7 @@ class TestNeverAWrongHit:
     def test_I4_entry_of_the_dead_does_not_match(self) -> None:
         """Should a callback ever be late: the callables themselves are compared, by ``is``."""
         one, two = Plain(1), Plain(2)
-        entry = lifetime.build(lambda f: [f], (one,), {}, [one], one)
+        entry = building.build(lambda f: [f], (one,), {}, [one], one)
         assert entry.matches([one])
         assert not entry.matches([two])
 

@@ -15,7 +15,9 @@ import jax
 import pytest
 
 from factories import factories, make_class_factory, make_function_factory
-from fnintern import forwards, interned, lifetime, stores
+from fnintern import interned
+from fnintern.lifetime import entries as lifetime
+from fnintern.lifetime import standins, stores
 from kinds import FREED, Case, Kind, Plain, freed, new_array
 
 
@@ -420,8 +422,8 @@ class TestStore:
     def test_L2_forward_to_the_dead_says_so(self) -> None:
         """Only reachable by hiding references from Python; the message says what to do."""
         owner = Plain(1.0)
-        forward = forwards.Forward(owner)
-        forwards.weaken(forward)
+        forward = standins.Forward(owner)
+        standins.weaken(forward)
         del owner
         with pytest.raises(ReferenceError, match="after its callable had been freed") as caught:
             forward(1.0)

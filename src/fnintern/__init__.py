@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fnintern.captures.declared import keyed as keyed
 from fnintern.captures.declared import stateless as stateless
 from fnintern.explaining import explain as explain
-from fnintern.interned import cache_clear as cache_clear
-from fnintern.interned import cache_info as cache_info
-from fnintern.interned import interned as interned
+from fnintern.interning.decorator import cache_clear as cache_clear
+from fnintern.interning.decorator import cache_info as cache_info
+from fnintern.interning.decorator import interned as interned
 from fnintern.keys.reasons import CacheInfo as CacheInfo
 from fnintern.keys.reasons import Capture as Capture
 from fnintern.keys.reasons import Explanation as Explanation

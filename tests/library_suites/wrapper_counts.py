@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from fnintern import operations, sharing, value_interner
 from fnintern.captures import freezing
+from fnintern.interning import by_value, held, shared
 from fnintern.keys import tokens
 
 __all__ = ["WrapperCounts"]
@@ -105,11 +105,11 @@ def category_of(value: object) -> str:
 
 def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks into the two places that decide whether a wrapper is shared."""
-    find = value_interner.ValueInterner._find
-    share = operations.Operation.share
+    find = by_value.ValueInterner._find
+    share = held.Operation.share
     freeze = freezing.freeze
     unkeyable = tokens.Unkeyable.__init__
-    made = operations._Share.__init__
+    made = held._Share.__init__
     refused: list[tuple[str, str, str]] = []
     builds: list[None] = []
 
@@ -136,7 +136,7 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
             counts.obstacle(name, kind, reason, path)
             return
         leaves = [leaf for value in values for leaf in freeze(value).leaves]
-        if sharing.has_tracer(leaves):
+        if shared.has_tracer(leaves):
             counts.obstacle(name, "jax.core.Tracer", "it belongs to a trace under way")
         elif leaves:
             counts.obstacle(name, "jax.Array", "beside the function, or no function holds it")
@@ -169,11 +169,11 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(tokens.Unkeyable, "__init__", remember)
-    monkeypatch.setattr(operations, "freeze", watched_freeze)
-    monkeypatch.setattr(value_interner, "freeze", watched_freeze)
-    monkeypatch.setattr(operations._Share, "__init__", built)
-    monkeypatch.setattr(value_interner.ValueInterner, "_find", counted_find)
-    monkeypatch.setattr(operations.Operation, "share", counted_share)
+    monkeypatch.setattr(held, "freeze", watched_freeze)
+    monkeypatch.setattr(by_value, "freeze", watched_freeze)
+    monkeypatch.setattr(held._Share, "__init__", built)
+    monkeypatch.setattr(by_value.ValueInterner, "_find", counted_find)
+    monkeypatch.setattr(held.Operation, "share", counted_share)
 
 
 def _class_of(factory: Any) -> str:
@@ -188,7 +188,7 @@ def _operation(make: Callable[..., Any]) -> str:
     while frame is not None:
         if frame.f_code.co_filename.endswith(os.path.join("patches", "flax.py")):
             return f"jax.{frame.f_locals.get('name', '?')}"
-        if frame.f_code is operations.Handle.__call__.__code__:
+        if frame.f_code is held.Handle.__call__.__code__:
             break
         frame = frame.f_back
     cells = dict(zip(make.__code__.co_freevars, make.__closure__ or (), strict=True))

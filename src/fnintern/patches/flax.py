@@ -13,10 +13,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from fnintern.interned import By
+from fnintern.interning.decorator import By
+from fnintern.interning.held import Handle, Operation
 from fnintern.keys.tokens import Key
 from fnintern.libraries.flax import flax_settings
-from fnintern.operations import Handle, Operation
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
 
 __all__ = ["patch_flax"]

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.classes import subclass_of
-from fnintern.interned import By, intern_as, interner_of_kind
-from fnintern.interner import Interner
+from fnintern.interning.by_object import Interner
+from fnintern.interning.by_value import ValueInterner
+from fnintern.interning.classes import subclass_of
+from fnintern.interning.decorator import By, intern_as, interner_of_kind
 from fnintern.keys.tokens import Key
-from fnintern.value_interner import ValueInterner
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
 

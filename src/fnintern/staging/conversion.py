@@ -26,13 +26,13 @@ from fnintern.captures.walk import References
 from fnintern.keys.reasons import CacheInfo, Obstacle
 from fnintern.keys.tokens import Marker, Unkeyable
 from fnintern.libraries.settings import ambient_key, carried
-from fnintern.lifetime import Entry
+from fnintern.lifetime.entries import Entry
+from fnintern.lifetime.stores import Token, store_of
 from fnintern.staging.arguments import Arguments, Parameters
 from fnintern.staging.checks import in_rules, obstacle_in, speaks_of_operands
 from fnintern.staging.hoisting import evaluate
 from fnintern.staging.results import Template, Unlocated, tree_maker
 from fnintern.staging.watching import watching
-from fnintern.stores import Token, store_of
 
 __all__ = [
     "Conversion",

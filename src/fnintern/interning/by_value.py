@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from fnintern.captures.freezing import Frozen, freeze
-from fnintern.interner import Interner
+from fnintern.interning.by_object import Interner
+from fnintern.interning.shared import SharedForward, belongs_to, has_tracer, lend
 from fnintern.keys.arguments import key_of
 from fnintern.keys.callables import is_bound_method, is_function_like
 from fnintern.keys.reasons import Explanation, Obstacle
 from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
-from fnintern.lifetime import LOST, Entry
-from fnintern.sharing import SharedForward, belongs_to, has_tracer, lend
-from fnintern.stores import store_of
+from fnintern.lifetime.entries import LOST, Entry
+from fnintern.lifetime.stores import store_of
 
 __all__ = ["ValueInterner", "place"]
 

@@ -3,10 +3,10 @@
 A wrapper refers to its callable, so no table may refer to the wrapper for longer than the callable
 lives. CPython has no ephemerons; two mechanisms take their place:
 
-- A plain Python function carries its wrappers itself (:mod:`fnintern.stores`): a cycle, which the
-  collector frees as a whole.
-- Anything else is replaced inside its wrapper by a stand-in (:mod:`fnintern.forwards`), which lets
-  go of it from the next collection on once only the table holds the wrapper.
+- A plain Python function carries its wrappers itself (:mod:`fnintern.lifetime.stores`): a cycle,
+  which the collector frees as a whole.
+- Anything else is replaced inside its wrapper by a stand-in (:mod:`fnintern.lifetime.standins`),
+  which lets go of it from the next collection on once only the table holds the wrapper.
 
 Of several callables in one call, the first plain function carries the store and is given as it
 is; the others are forwarded, and the entry goes with the first of them that dies.
@@ -20,21 +20,18 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from fnintern.forwards import Forward, hold, strengthen, weaken
-from fnintern.keys.arguments import rebuild
-from fnintern.keys.callables import is_bound_method
-from fnintern.keys.objects import importable
 from fnintern.keys.tokens import Key
-from fnintern.stores import Store, drop_copied_store, store_of
+from fnintern.lifetime.standins import Forward, hold, strengthen, weaken
+from fnintern.lifetime.stores import Store, store_of
 
-__all__ = ["LOST", "Entry", "build", "demote", "handed_out"]
+__all__ = ["LOST", "Entry", "demote", "handed_out"]
 
-_FunctionType: Final = types.FunctionType
+
 #: What is not looked into for references from a wrapper to itself.
-_OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
+OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
+
 #: What an entry has in place of its wrapper while it refers to it weakly.
 LOST: Final = object()
 
@@ -81,7 +78,7 @@ class Entry:
             self._counts = (_ONE_SLOT + self_held, _counts_of(self.forwards))
             # Made by the factory just now, and not one that somebody had before.
             made = sys.getrefcount(self.wrapper) <= self._counts[0]
-            if made and type(self.wrapper) is _FunctionType:
+            if made and type(self.wrapper) is types.FunctionType:
                 store_of(self.wrapper).lent = True
             _fresh[id(self)] = self
             _watch_collections()
@@ -224,6 +221,7 @@ def _one_slot() -> int:
 
 #: What sys.getrefcount says, on this interpreter, of an object that one slot holds,
 _ONE_SLOT: Final = _one_slot()
+
 #: and what _counts_of says of a forward that only its entry holds.
 _ONE_FORWARD: Final = _counts_of((object(),))[0]  # type: ignore[arg-type]
 
@@ -241,43 +239,21 @@ def _references_inside(wrapper: Any, limit: int = 200) -> int:
     seen = {id(wrapper)}
     while todo and len(seen) < limit:
         current = todo.pop()
-        skipped = id(current.__globals__) if type(current) is _FunctionType else None
+        skipped = id(current.__globals__) if type(current) is types.FunctionType else None
         for item in gc.get_referents(current):
             if item is wrapper:
                 count += 1
             elif (
-                id(item) not in seen
-                and id(item) != skipped
-                and not issubclass(type(item), _OUTSIDE)
+                id(item) not in seen and id(item) != skipped and not issubclass(type(item), OUTSIDE)
             ):
                 seen.add(id(item))
                 todo.append(item)
     return count
 
 
-def holds_one_of(wrapper: Any, objects: Sequence[Any], limit: int = 1000) -> bool:
-    """Whether the wrapper refers to one of some objects, but for what stands in for them. True as
-    well where it has too much inside to tell."""
-    wanted = set(map(id, objects))
-    todo: list[Any] = [wrapper]
-    seen = {id(wrapper)}
-    while todo:
-        current = todo.pop()
-        skipped = id(current.__globals__) if type(current) is _FunctionType else None
-        for item in gc.get_referents(current):
-            if id(item) in wanted:
-                return True
-            if id(item) in seen or id(item) == skipped or issubclass(type(item), _OUTSIDE):
-                continue
-            seen.add(id(item))
-            if len(seen) > limit:
-                return True
-            todo.append(item)
-    return False
-
-
 #: Entries whose forwards are strong: handed out since the last collection, and before it.
 _fresh: dict[int, Entry] = {}
+
 _old: dict[int, Entry] = {}
 
 
@@ -325,54 +301,3 @@ def _around_collection(phase: str, info: dict[str, int]) -> None:
 def _watch_collections() -> None:
     if _around_collection not in gc.callbacks:
         gc.callbacks.append(_around_collection)
-
-
-def build(
-    factory: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    targets: list[Any],
-    owner: Any,
-) -> Entry:
-    """Calls the factory, with forwards in place of the callables that an entry must not hold.
-
-    Args:
-        factory: what makes the wrapper.
-        args, kwargs: its arguments, spelled as the caller did.
-        targets: the callables in them, as :func:`fnintern.keys.arguments.key_of` lists them.
-        owner: the one of them whose store will hold the entry, or None.
-
-    Returns:
-        The entry, not yet in any table.
-
-    Raises:
-        Whatever the factory raises; nothing is stored then (I6).
-    """
-    forwards: dict[tuple[int, ...], Forward] = {}
-
-    def substitute(target: Any) -> Any:
-        if is_bound_method(target):
-            parts: tuple[Any, ...] = (target.__self__, target.__func__)
-        elif target is owner and type(target) is _FunctionType and not store_of(target).lent:
-            return target  # in a cycle through its own store
-        elif type(target) is types.BuiltinFunctionType and importable(target):
-            return target  # its module keeps it alive
-        else:
-            parts = (target,)
-        key = tuple(map(id, parts))
-        if key not in forwards:
-            try:
-                forwards[key] = Forward(*parts)
-            except TypeError:  # a ufunc takes no weak reference; see fnintern.keys
-                return target
-        return forwards[key]
-
-    wrapper = factory(
-        *(rebuild(value, substitute) for value in args),
-        **{name: rebuild(value, substitute) for name, value in kwargs.items()},
-    )
-    drop_copied_store(wrapper)
-    entry = Entry(wrapper, targets, owner, tuple(forwards.values()))
-    objects = [target for target in targets if not callable(target)]
-    entry.temporary = bool(objects) and holds_one_of(wrapper, objects)
-    return entry

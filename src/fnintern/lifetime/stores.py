@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Key
 
 if TYPE_CHECKING:
-    from fnintern.lifetime import Entry
+    from fnintern.lifetime.entries import Entry
 
 __all__ = ["Store", "Token", "drop_copied_store", "owns", "registered", "store_of"]
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from fnintern.captures.declared import keyed
 from fnintern.captures.freezing import Frozen, freeze
+from fnintern.interning.by_value import place
+from fnintern.interning.shared import Changed, SharedForward, Terms, belongs_to, lent
 from fnintern.keys.objects import importable
 from fnintern.keys.tokens import Identity, Key
 from fnintern.libraries.ownership import is_library_class
-from fnintern.lifetime import Entry
-from fnintern.sharing import Changed, SharedForward, Terms, belongs_to, lent
-from fnintern.stores import Token, store_of
-from fnintern.value_interner import place
+from fnintern.lifetime.entries import Entry
+from fnintern.lifetime.stores import Token, store_of
 
 __all__ = ["Handle", "Operation"]
 

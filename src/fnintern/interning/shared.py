@@ -18,9 +18,9 @@ from types import FunctionType
 from typing import Any, Final
 
 from fnintern.captures.freezing import freeze
-from fnintern.forwards import FREED, Forward
 from fnintern.keys.tokens import Key, Marker
-from fnintern.lifetime import Entry
+from fnintern.lifetime.entries import Entry
+from fnintern.lifetime.standins import FREED, Forward
 
 __all__ = [
     "Changed",

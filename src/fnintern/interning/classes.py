@@ -14,7 +14,7 @@ import weakref
 from typing import Any, Final, TypeVar, cast
 
 from fnintern.captures.code import is_users
-from fnintern.interner import Interner
+from fnintern.interning.by_object import Interner
 from fnintern.keys.objects import importable
 from fnintern.keys.reasons import CacheInfo, Explanation
 from fnintern.keys.tokens import Marker

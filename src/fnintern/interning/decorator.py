@@ -1,6 +1,6 @@
 """``interned``: memoizes a wrapper factory, a function or a class, by what its arguments are.
 
-The public face of :mod:`fnintern.interner`. Never imports jax or flax.
+The public face of :mod:`fnintern.interning.by_object`. Never imports jax or flax.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from fnintern.classes import INTERNER, MISSING, given, intern_class, interner_of
-from fnintern.interner import Interner
+from fnintern.interning.by_object import Interner
+from fnintern.interning.by_value import ValueInterner
+from fnintern.interning.classes import INTERNER, MISSING, given, intern_class, interner_of
 from fnintern.keys.reasons import CacheInfo, Explanation
 from fnintern.keys.tokens import STORE_ATTRIBUTE
-from fnintern.value_interner import ValueInterner
 
 __all__ = ["By", "InternedFunction", "cache_clear", "cache_info", "intern_as", "interned"]
 

@@ -15,8 +15,9 @@ from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
 from fnintern.keys.tokens import ATOMIC, Unkeyable
-from fnintern.lifetime import LOST, build
-from fnintern.stores import Token, store_of
+from fnintern.lifetime.building import build
+from fnintern.lifetime.entries import LOST
+from fnintern.lifetime.stores import Token, store_of
 
 __all__ = ["Interner"]
 
