@@ -7,6 +7,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import itertools
 import os
 import random
 import sys
@@ -699,3 +700,47 @@ def test_a_library_or_a_class_that_holds_an_array() -> None:
         Table.w = jnp.float32(number)
         assert_same(lax.map(lambda x: x * Table.w, XS), XS * number)
     assert counted(lambda: lax.map(lambda x: x * Table.w, XS), 1) != (0, 0, 0)
+
+
+class TestWhatChangesAtEachCall:
+    """S7: code that reads what is new at each call is traced as by jax.lax, and keeps nothing."""
+
+    def test_costs_no_more_than_without(self) -> None:
+        def call(lax: Any, number: int) -> Any:
+            return lax.cond(True, lambda x: x * number, lambda x: x, W)
+
+        numbers = itertools.count()
+        for ops in (jax.lax, *[lax] * 10):
+            call(ops, next(numbers))
+        plain = counted(lambda: call(jax.lax, next(numbers)), 10)
+        programs = counts("cond")[-1]
+        assert counted(lambda: call(lax, next(numbers)), 10) == plain
+        assert counts("cond")[-1] == programs < 10
+
+    def test_what_comes_again_is_converted(self) -> None:
+        def call(number: int) -> float:
+            return float(lax.cond(True, lambda x: x * number, lambda x: x, W))
+
+        for _ in range(2):
+            for number in range(20):
+                call(number)
+        again = counted(lambda: [call(number) == 2.0 * number or 1 / 0 for number in range(20)], 1)
+        assert again == (0, 0, 0)
+
+    def test_so_is_what_is_used_now_and_then(self) -> None:
+        def call(number: int) -> Any:
+            return lax.cond(True, lambda x: x * number, lambda x: x, W)
+
+        for number in range(12):  # each twice, as in a loop over epochs of one setting
+            call(number)
+            call(number)
+        assert counts("cond")[:3] == (12, 12, 0)
+
+    def test_an_array_whose_value_is_read(self) -> None:
+        def call(number: int) -> Any:
+            w = jnp.float32(number)
+            return lax.cond(True, lambda x: x * float(w), lambda x: x, W)
+
+        for number in range(20):
+            assert float(call(number)) == 2.0 * number
+        assert counts("cond")[2] >= 10

@@ -17,7 +17,7 @@ import pytest
 
 import fnintern
 
-TOOL = "import sys; from fnintern.retracing.cli import main; sys.exit(main(sys.argv[1:]))"
+TOOL = "import sys; from fnintern.__main__ import main; sys.exit(main(['retraces', *sys.argv[1:]]))"
 CHURN = "import jax\nfor _ in range(3):\n    jax.jit(lambda x: x + 1)(1.0)\n"
 
 

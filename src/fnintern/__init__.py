@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
-from fnintern.captures.declared import keyed as keyed
-from fnintern.captures.declared import stateless as stateless
-from fnintern.explaining import explain as explain
-from fnintern.interning.decorator import cache_clear as cache_clear
-from fnintern.interning.decorator import cache_info as cache_info
-from fnintern.interning.decorator import interned as interned
-from fnintern.keys.reasons import CacheInfo as CacheInfo
-from fnintern.keys.reasons import Capture as Capture
-from fnintern.keys.reasons import Explanation as Explanation
-from fnintern.keys.reasons import Obstacle as Obstacle
-from fnintern.patches import Patch as Patch
-from fnintern.patches import patch as patch
-from fnintern.patches import patch_flax as patch_flax
-from fnintern.patches import patch_jax as patch_jax
-from fnintern.retracing.report import Retrace as Retrace
-from fnintern.retracing.report import Retraces as Retraces
-from fnintern.retracing.report import retraces as retraces
+from fnintern.captures.declared import keyed, stateless
+from fnintern.explaining import explain
+from fnintern.interning.decorator import cache_clear, cache_info, interned
+from fnintern.keys.reasons import CacheInfo, Capture, Explanation, Obstacle
+from fnintern.patches.flax import patch_flax
+from fnintern.patches.jax import patch_jax
+from fnintern.patches.patching import Patch, patch
+from fnintern.retracing.report import Retrace, Retraces, retraces
 
 if TYPE_CHECKING:
     from fnintern import lax as lax
     from fnintern.staging.jitting import jit as jit
-    from fnintern.staging.staged import staged as staged
+    from fnintern.staging.wrapping import staged as staged
+
+    __version__: str
+
+#: What needs no jax: ``from fnintern import *`` imports none.
+__all__ = [
+    "CacheInfo", "Capture", "Explanation", "Obstacle", "Patch", "Retrace", "Retraces",
+    "cache_clear", "cache_info", "explain", "interned", "keyed", "patch", "patch_flax",
+    "patch_jax", "retraces", "stateless",
+]  # fmt: skip
 
 #: What imports jax, by the module that has it.
-_LAZY = {"jit": "fnintern.staging.jitting", "staged": "fnintern.staging.staged"}
+_LAZY: Final = {"jit": "fnintern.staging.jitting", "staged": "fnintern.staging.wrapping"}
 
 
-def __getattr__(name: str) -> object:
-    import importlib
-
+def __getattr__(name: str) -> Any:
     if name == "lax":
         return importlib.import_module("fnintern.lax")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fnintern")
     if name in _LAZY:
-        found: object = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = found
+        found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_LAZY, "lax", "__all__", "__version__"])

@@ -6,10 +6,13 @@ The rest of the command line goes on unchanged. Imports neither jax nor flax.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import sys
 from collections.abc import Sequence
 from typing import Final
+
+import fnintern
 
 __all__ = ["main"]
 
@@ -32,8 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=COMMANDS, help="add --help after it for its options")
     name = parser.parse_args(arguments[:1]).command
-    module = COMMANDS[name][0]
-    status: int = importlib.import_module(module).main(arguments[1:])
+    command = importlib.import_module(COMMANDS[name][0]).main
+    if name == "retraces":
+        patches = {"flax": fnintern.patch_flax, "jax": fnintern.patch_jax}
+        command = functools.partial(command, patches=patches)
+    status: int = command(arguments[1:])
     return status
 
 

@@ -15,7 +15,7 @@ import pytest
 from fnintern.keys.reasons import Obstacle
 from fnintern.staging import eager
 from fnintern.staging.conversion import Conversion
-from fnintern.staging.staged import Staged
+from fnintern.staging.wrapping import Staged
 
 __all__ = ["ConversionCounts"]
 

@@ -74,12 +74,13 @@ class Token:
     def __del__(self) -> None:
         for store, key in self._keys():
             store.pop(key)
+            store.notes.pop(self.mark, None)
 
 
 class Store:
     """The entries of all factories for one callable, which carries it or has it in the registry."""
 
-    __slots__ = ("__weakref__", "entries", "last", "lent", "owner")
+    __slots__ = ("__weakref__", "entries", "last", "lent", "notes", "owner")
 
     def __init__(self, owner: Any) -> None:
         #: Whether the owner is itself a wrapper around forwards. A wrapper of it then gets a
@@ -97,6 +98,8 @@ class Store:
         #: The usual call's last hit: mark, constant and entry. Comparing two objects with `is`
         #: costs a third of looking up a tuple of them.
         self.last: tuple[Any, Any, Any] = (None, None, None)
+        #: What factories note of the owner, by their tokens' marks.
+        self.notes: dict[Any, Any] = {}
 
     def pop(self, key: Key) -> None:
         self.entries.pop(key, None)

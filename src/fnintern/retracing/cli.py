@@ -16,9 +16,9 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import attrs
 
@@ -29,14 +29,15 @@ from .table import print_table
 
 __all__ = ["main", "to_json"]
 
-_PATCHES: Final = {"flax": "patch_flax", "jax": "patch_jax"}
 
-
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, patches: Mapping[str, Callable[[], object]] | None = None
+) -> int:
     """Run a script or a module and print its re-traces when the interpreter exits.
 
     Args:
         argv: the arguments after ``python -m fnintern retraces``; ``sys.argv[2:]`` if None.
+        patches: what ``--patch LIBRARY`` applies, by the name of the library.
 
     Returns:
         0 once the program has ended. Where it raises, or exits, so does this.
@@ -47,9 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Example:
         ``python -m fnintern retraces --top 5 train.py --epochs 3``
     """
-    options, rest = _parse(sys.argv[2:] if argv is None else list(argv))
-    if options.patch:
-        _patch_when_imported(options.patch)
+    patches = patches or {}
+    options, rest = _parse(sys.argv[2:] if argv is None else list(argv), patches)
+    for name in options.patch:
+        # The patch imports flax, and that jax: not before the program has said how.
+        jaxprobe.when_imported(name, patches[name])
     seen = retraces()
     _at_exit(seen, options)
     module = ModuleType("__main__")
@@ -73,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def _parse(
+    argv: list[str], patches: Mapping[str, Callable[[], object]]
+) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         prog="python -m fnintern retraces",
         description="Run a program unchanged and print what jax traced again, why, and the remedy.",
@@ -81,7 +86,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--patch",
         action="append",
-        choices=sorted(_PATCHES),
+        choices=sorted(patches),
         default=[],
         help="run it with the patch for that library on, to see what that saves",
     )
@@ -167,15 +172,6 @@ def _hide_our_frames(code: CodeType | None) -> None:
         hook(kind, value.with_traceback(inner), inner)
 
     sys.excepthook = show
-
-
-def _patch_when_imported(names: Sequence[str]) -> None:
-    import fnintern
-
-    for name in names:
-        patch = getattr(fnintern, _PATCHES[name])
-        # The patch imports flax, and that jax: not before the program has said how.
-        jaxprobe.when_imported(name, patch)
 
 
 # --- the report --------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from typing import Final
 import attrs
 
 from .recorder import Recorder, Span, Tally, lock
+from .table import plain
 
 __all__ = ["Retrace", "Retraces", "Span", "retraces"]
 
@@ -186,8 +187,6 @@ class Retraces:
             raise AssertionError(str(self))
 
     def __str__(self) -> str:
-        from .table import plain
-
         return plain(self)
 
     def __repr__(self) -> str:

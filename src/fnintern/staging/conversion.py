@@ -47,6 +47,9 @@ __all__ = [
 _MAXSIZE: Final = 128
 #: Programs kept for one key, each for an array whose value its trace has read.
 _MAX_PINNED: Final = 8
+#: Programs that one piece of code may have made in a row without a use of any. From then on a
+#: call is converted when it comes for the second time.
+_MAX_UNUSED: Final = 8
 
 
 @attrs.frozen
@@ -218,14 +221,22 @@ class Conversion:
         )  # fmt: skip
         owner = frozen.owner.__code__ if frozen.owner is not None else None
         store = store_of(owner) if owner is not None else self._programs.constants
+        history = store.notes.get(self._programs.mark)
+        if history is None:
+            history = store.notes.setdefault(self._programs.mark, _History())
         entry = store.entries.get(key)
         programs: list[_Program] = []
+        if entry is not None and entry.matches(frozen.targets):
+            for program in entry.wrapper:
+                if program.is_for(call.arrays):
+                    history.unused = 0
+                    return program, bool(program.variants)
+            programs = list(entry.wrapper)
+        places = {place for program in programs for place in program.pinned}
+        if history.is_new(hash(key), [call.arrays[place] for place in places]):
+            raise _unkeyable(_CHANGES)
+        programs = [program for program in programs if program.is_alive()]
         if entry is not None:
-            if entry.matches(frozen.targets):
-                for program in entry.wrapper:
-                    if program.is_for(call.arrays):
-                        return program, bool(program.variants)
-                programs = [program for program in entry.wrapper if program.is_alive()]
             entry.discard()
         program = _Program(self, call.arguments.donated)
         entry = Entry((program, *programs[: _MAX_PINNED - 1]), frozen.targets, owner, ())
@@ -241,6 +252,38 @@ class Conversion:
             if obstacle is not None and codes <= {id(ref()) for ref in entry.refs}:
                 return obstacle
         return None
+
+
+class _History:
+    """Whether the programs of a piece of code are used again. One that reads what is different at
+    each call would pay for a program each time, and use none."""
+
+    __slots__ = ("_arrays", "_seen", "unused")
+
+    def __init__(self) -> None:
+        #: Programs made since one was used.
+        self.unused = 0
+        #: Hashes of the keys that came since, oldest first.
+        self._seen: dict[int, None] = {}
+        #: Arrays whose values were to be read since, under their ids.
+        self._arrays: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def is_new(self, number: int, pinned: Sequence[Any]) -> bool:
+        """Whether a call is better not converted: it may be one more that never comes again.
+
+        Args:
+            number: the hash of its key.
+            pinned: captured arrays whose values are read.
+        """
+        self.unused += 1
+        if self.unused <= _MAX_UNUSED:
+            return False
+        known = number in self._seen and all(self._arrays.get(id(a)) is a for a in pinned)
+        self._seen[number] = None
+        self._arrays.update((id(array), array) for array in pinned)
+        while len(self._seen) > _MAXSIZE:
+            self._seen.pop(next(iter(self._seen)), None)
+        return not known
 
 
 def reason_unconverted(frozen: Frozen) -> Obstacle | None:
@@ -259,6 +302,12 @@ _FAILED: Final = object()
 _NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has no identity")
 _CHANGED: Final = Obstacle(
     "f", "function", "its trace changed what it sees", "return the value instead"
+)
+_CHANGES: Final = Obstacle(
+    "f",
+    "function",
+    f"what it reads was different in each of its last {_MAX_UNUSED} calls or more",
+    "pass what changes as an operand",
 )
 _UNWATCHED: Final = Obstacle("f", "function", "this release of jax cannot be watched")
 #: Modes in which calls captured NumPy arrays of 64 bits. JAX keeps such a constant as it was in the

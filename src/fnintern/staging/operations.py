@@ -10,7 +10,7 @@ import attrs
 import jax
 
 from fnintern.staging.conversion import HandsThrough
-from fnintern.staging.staged import Staged
+from fnintern.staging.wrapping import Staged
 
 __all__ = ["OPERATIONS", "Operation", "original", "stage"]
 
