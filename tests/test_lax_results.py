@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.example_libraries import optimizers
 
 from lax_calls import CALLS, XS, Node, assert_same, lax, outcome
 
@@ -433,3 +435,43 @@ class TestErrors:
             lax.scan(f, 0.0, XS)
         assert len(calls) == 1
         assert float(lax.scan(lambda c, x: (c + x, None), 0.0, XS)[0]) == 6.0
+
+
+class Tagged(collections.namedtuple("Tagged", "value tag")):
+    """A named tuple that is registered as a node with data, as the states of jax's optimizers."""
+
+    __slots__ = ()
+
+
+jax.tree_util.register_pytree_node(
+    Tagged, lambda held: ((held.value,), held.tag), lambda tag, children: Tagged(*children, tag)
+)
+
+
+@pytest.mark.parametrize("tag", ["text", ("a", 1.5), Case, len], ids=repr)
+@pytest.mark.parametrize("inner", [0.5, (0.5, [1.0]), jax.tree_util.Partial(max, 0.5)], ids=repr)
+def test_a_named_tuple_with_data(tag: Any, inner: Any) -> None:
+    for _ in range(3):
+        held = Tagged(inner, tag)
+        results = [ops.cond(True, lambda h: h, lambda h: h, held) for ops in (jax.lax, lax)]
+        assert type(results[1]) is Tagged
+        assert_same(*results)
+        assert results[1].tag is tag or results[1].tag == tag
+
+
+def test_a_named_tuple_with_data_of_the_caller() -> None:
+    class Config:
+        pass
+
+    for _ in range(3):
+        config = Config()
+        held = Tagged(jnp.float32(1.0), config)
+        assert lax.cond(True, lambda h: h, lambda h: h, held).tag is config
+
+
+def test_the_state_of_an_optimizer_of_jax() -> None:
+    init, update, _ = optimizers.adam(0.1)
+    for ops in (jax.lax, lax, lax):
+        state = init({"w": jnp.ones(3)})
+        state, _ = ops.scan(lambda s, i: (update(i, {"w": jnp.ones(3)}, s), None), state, XS)
+        assert type(state) is optimizers.OptimizerState

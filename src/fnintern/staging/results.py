@@ -68,6 +68,9 @@ class Template:
         return self._maker(frozen)
 
 
+_NOTHING_SEEN: Final = Frozen((), [], [], None)
+
+
 class _Locator:
     """Finds the objects in a structure among those that a call saw. A maker of None stands for an
     object that serves any call."""
@@ -85,6 +88,8 @@ class _Locator:
         if node is None:
             return None
         children = structure.children()
+        if isinstance(node[0], type) and issubclass(node[0], tuple) and node[1] is not None:
+            return self._registered_tuple(structure, node[1], children)
         parts = [self.item(node[0]), self.item(node[1]), *map(self.structure, children)]
         if not any(parts):
             return None
@@ -95,6 +100,25 @@ class _Locator:
         def make(frozen: Frozen) -> Any:
             own = (kind(frozen), data(frozen))
             return _make_structure(_registry, own, [maker(frozen) for maker in makers])
+
+        return make
+
+    def _registered_tuple(self, structure: Any, data: Any, children: list[Any]) -> Maker | None:
+        """A named tuple that is registered as a node with data. JAX makes no structure of it from
+        node and data, so it has to be one by example."""
+        if _Locator(_NOTHING_SEEN).item(data) is not None:
+            raise Unlocated(type(data).__qualname__)
+        parts = list(map(self.structure, children))
+        if not any(parts):
+            return None
+        makers = [part or _constant(child) for part, child in zip(parts, children, strict=True)]
+        example = structure.unflatten(range(structure.num_leaves))
+        level = jax.tree_util.tree_structure(example, is_leaf=lambda x: x is not example)
+
+        def make(frozen: Frozen) -> Any:
+            made = [maker(frozen) for maker in makers]
+            parts = [child.unflatten(range(child.num_leaves)) for child in made]
+            return jax.tree_util.tree_structure(level.unflatten(parts))
 
         return make
 
@@ -115,6 +139,8 @@ class _Locator:
         if found is not None:
             among, place = found
             return lambda frozen: getattr(frozen, among)[place]
+        if kind is jax.tree_util.PyTreeDef:
+            return self.structure(value)
         if id(value) in self._under_way:
             raise Unlocated(type(value).__qualname__)
         self._under_way.add(id(value))
