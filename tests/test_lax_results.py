@@ -444,7 +444,9 @@ class Tagged(collections.namedtuple("Tagged", "value tag")):
 
 
 jax.tree_util.register_pytree_node(
-    Tagged, lambda held: ((held.value,), held.tag), lambda tag, children: Tagged(*children, tag)
+    Tagged,
+    lambda held: ((held.value,), held.tag),
+    lambda tag, children: Tagged._make([*children, tag]),
 )
 
 

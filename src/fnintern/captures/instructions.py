@@ -1,6 +1,7 @@
 """Reads of globals, closure variables and attributes, found in the instructions of code.
 
-Knows a few patterns; what it does not recognise counts as reading the whole object."""
+Knows a few patterns; what it does not recognise counts as reading the whole object.
+"""
 
 from __future__ import annotations
 

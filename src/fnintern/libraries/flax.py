@@ -1,6 +1,7 @@
 """What is known of flax: what it changes in place, and what a trace of it reads.
 
-Never imports it; private names that a release lacks are taken as empty."""
+Never imports it; private names that a release lacks are taken as empty.
+"""
 
 from __future__ import annotations
 

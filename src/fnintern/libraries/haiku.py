@@ -1,6 +1,7 @@
 """What is known of dm-haiku: the frame that its functions read.
 
-Never imports it."""
+Never imports it.
+"""
 
 from __future__ import annotations
 

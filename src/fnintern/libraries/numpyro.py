@@ -1,6 +1,7 @@
 """What is known of numpyro: the effect handlers in force.
 
-Never imports it."""
+Never imports it.
+"""
 
 from __future__ import annotations
 

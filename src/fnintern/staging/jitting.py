@@ -20,8 +20,9 @@ from fnintern.keys.objects import importable
 from fnintern.keys.reasons import CacheInfo
 from fnintern.keys.tokens import Identity, Key
 from fnintern.staging.arguments import Arguments, Parameters
-from fnintern.staging.conversion import Conversion, HandsThrough, Plain, PlainTrace
+from fnintern.staging.conversion import Conversion
 from fnintern.staging.eager import is_eager
+from fnintern.staging.traces import HandsThrough, Plain, PlainTrace
 
 __all__ = ["Jitted", "jit"]
 

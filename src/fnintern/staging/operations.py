@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import jax
 
-from fnintern.staging.conversion import HandsThrough
+from fnintern.staging.traces import HandsThrough
 from fnintern.staging.wrapping import Staged
 
 __all__ = ["OPERATIONS", "Operation", "original", "stage"]

@@ -17,8 +17,9 @@ from fnintern.captures.declared import keyed
 from fnintern.keys.reasons import CacheInfo
 from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters
-from fnintern.staging.conversion import Conversion, HandsThrough, traced_operation
+from fnintern.staging.conversion import Conversion
 from fnintern.staging.eager import is_eager
+from fnintern.staging.traces import HandsThrough, traced_operation
 
 __all__ = ["Staged", "staged"]
 
