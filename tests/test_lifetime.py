@@ -464,3 +464,26 @@ def test_case_holds_what_it_watches() -> None:
     for kind in FREED:
         case: Case = kind.make(new_array())
         assert len(alive(case.watched)) == len(case.watched) > 0
+
+
+@pytest.mark.usefixtures("threshold")
+@pytest.mark.parametrize("generations", [(100, 10**9, 10**9), (700, 0, 10**9), (700, 10, 10)])
+@pytest.mark.parametrize("held", [0, 50])
+def test_L1_whatever_generation_collections_are_of(
+    generations: tuple[int, int, int], held: int
+) -> None:
+    """Automatic collections are of generation 0 without the global lock, and of 1 on 3.14.0."""
+    wrap = interned(lambda f: lambda x: f(x))
+    gc.collect()
+    gc.set_threshold(*generations)
+    alive: list[weakref.ref[Any]] = []
+    kept: list[Any] = []
+    for _ in range(5000):
+        owner = Plain(1)
+        alive.append(weakref.ref(owner))
+        kept.append(wrap(owner.__call__))
+        del owner, kept[: max(0, len(kept) - held)]
+        cycle: list[Any] = [[[] for _ in range(20)]]
+        cycle.append(cycle)
+    del kept[:]
+    assert sum(ref() is not None for ref in alive) < 1500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -382,3 +383,25 @@ def test_flax_missing(block: str) -> None:
     assert "patch_flax() needs flax" in done.stdout
     assert "could not be imported" in done.stdout
     assert "pip install 'fnintern[flax]'" in done.stdout
+
+
+class Jitted(nnx.Module):  # type: ignore[misc]
+    """A module whose call is jitted, so that flax takes the module apart for it."""
+
+    def __init__(self) -> None:
+        self.w = nnx.Param(jnp.float32(2.0))
+
+    @nnx.jit  # type: ignore[untyped-decorator]
+    def __call__(self, x: Any) -> Any:
+        return x * self.w[...]
+
+
+def test_S4_an_error_of_flax_is_raised_by_the_first_attempt() -> None:
+    """A second attempt would find a module that the first has left taken apart."""
+    errors = []
+    for patch in (contextlib.nullcontext, fnintern.patch_flax):
+        with patch(), pytest.raises(Exception) as caught:  # noqa: PT011
+            nnx.cond(True, Jitted().__call__, lambda x: x, jnp.float32(3.0))
+        errors.append(caught)
+    assert errors[0].type is errors[1].type
+    assert str(errors[0].value) == str(errors[1].value)

@@ -2246,6 +2246,28 @@ def test_S1_where_the_text_does_not_tell_what_is_read_everything_is(name: str) -
     assert_followed(case, "map", hits=False)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda o: lambda x: x * vars(o)["b"],
+        lambda o: lambda x: x * sum(vars(o).values()),
+        lambda o: lambda x: x * list(vars(o).items())[1][1],
+        lambda o: lambda x: x * sum(v["b"] for v in map(vars, [o])),
+    ],
+)
+def test_S5_what_is_read_by_vars_is_read_whole_and_traced_once(use: Any) -> None:
+    """``vars(x)`` reads all of ``x``, and nothing that cannot be part of a key."""
+    options = Plain()
+    f = use(options)
+
+    def case() -> Iterator[Any]:
+        yield f
+        options.b = 5.0
+        yield f
+
+    assert_followed(case, "map")
+
+
 @pytest.mark.parametrize("way", ["nnx.cond"])
 @pytest.mark.parametrize("name", ["vars", "getattr", "copy.copy", "replace", "f-string", "=="])
 def test_S1_and_so_it_is_for_nnx_cond(name: str, way: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.captures.instructions import Chain, Scan
+from fnintern.captures.instructions import LOCAL_VARIABLES, Chain, Scan
 from fnintern.libraries.ownership import is_library_module, is_library_path
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 
 #: Builtins through which code sees what nobody can tell from its text.
 BLIND_BUILTINS: Final = frozenset(
-    {"globals", "locals", "vars", "eval", "exec", "open", "input", "__import__"}
+    {"globals", "locals", LOCAL_VARIABLES, "eval", "exec", "open", "input", "__import__"}
 )
 
 

@@ -175,7 +175,9 @@ def _globals(
         elif content is not MISSING:
             read_by(walk, content, chains, name)
         elif name in BLIND_BUILTINS:
-            raise Refused(path, value, f"it calls {name}()", "name what it reads")
+            raise Refused(
+                path, value, f"it calls {name.removesuffix('()')}()", "name what it reads"
+            )
         else:
             builtin: dict[str, Any] = getattr(value, "__builtins__")  # noqa: B009
             found = builtin.get(name, EMPTY)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["ATTRIBUTES", "WHOLE", "Chain", "Key", "Scan"]
+__all__ = ["ATTRIBUTES", "LOCAL_VARIABLES", "WHOLE", "Chain", "Key", "Scan"]
 
 #: Attributes, and constant keys, that are read one off the other: ``config.model.rates["lr"]``.
 Chain = tuple["str | Key", ...]
@@ -60,6 +60,8 @@ _INTROSPECTING: Final = frozenset(
      "__getattribute__", "attrgetter", "methodcaller", "getmembers", "f_locals", "f_globals"}
 )  # fmt: skip
 
+#: What ``vars()`` of nothing reads, as the name of a global that no module has.
+LOCAL_VARIABLES: Final = "vars()"
 #: Of these a constant name is recognised.
 _BY_NAME: Final = frozenset({"getattr", "hasattr"})
 
@@ -103,6 +105,8 @@ class Scan:
                 self._words(step.argval)
                 if step.argval in _BY_NAME:
                     self._by_name(i)
+                if step.argval == "vars" and self._is_call_of_nothing(i + 1):
+                    self.globals.setdefault(LOCAL_VARIABLES, {})[()] = None
                 i = self._variable(i, self.globals, step.argval)
             elif name in _DEREF:
                 chains = self.closure if step.argval not in own else {}
@@ -114,6 +118,9 @@ class Scan:
             else:
                 self._other(i, step)
                 i += 1
+
+    def _is_call_of_nothing(self, i: int) -> bool:
+        return self._name(i) == "CALL" and not self.steps[i].arg
 
     def _words(self, word: str) -> None:
         self.introspects |= word in _INTROSPECTING

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
@@ -153,8 +154,9 @@ class Interner:
                 tokens = tokens[2:]  # it says nothing that the store does not
             key = (token.mark, *tokens)
             entry = store.entries.get(key)
-        except Exception:
+        except Exception as error:
             # Unkeyable, or the __eq__, __hash__ or __repr__ of an argument failed (I5).
+            strict.check(error)
             self._bypassed += 1
             return self._factory(*args, **kwargs)
         if entry is not None:

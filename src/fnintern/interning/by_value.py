@@ -12,6 +12,7 @@ from typing import Any, Final
 from fnintern.captures.freezing import Frozen, freeze
 from fnintern.interning.by_object import Interner
 from fnintern.interning.shared import SharedForward, belongs_to, has_tracer, lend
+from fnintern.keys import strict
 from fnintern.keys.arguments import key_of
 from fnintern.keys.callables import is_bound_method, is_function_like
 from fnintern.keys.reasons import Explanation, Obstacle
@@ -115,7 +116,8 @@ class ValueInterner(Interner):
                 for function in functions:
                     ref_to(function)  # a TypeError where it takes none
                 del function
-        except Exception:
+        except Exception as error:
+            strict.check(error)
             self._bypassed += 1
             return self._factory(*args, **kwargs)
         key, targets, owner = placed

@@ -15,6 +15,7 @@ from fnintern.captures.declared import keyed
 from fnintern.captures.freezing import Frozen, freeze
 from fnintern.interning.by_value import place
 from fnintern.interning.shared import Changed, SharedForward, Terms, belongs_to, lent
+from fnintern.keys import strict
 from fnintern.keys.objects import importable
 from fnintern.keys.tokens import Identity, Key
 from fnintern.libraries.ownership import is_library_class
@@ -76,7 +77,8 @@ class Operation:
                 structure,
                 names=("f", "args", "kwargs", "operands"),
             )
-        except Exception:  # refused, or code of the user's that reading ran into failed
+        except Exception as error:  # refused, or code of the user's that reading ran into failed
+            strict.check(error)
             return None
         if _holds_objects(operands):
             return None  # JAX would keep them with what it traces for the share

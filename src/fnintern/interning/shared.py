@@ -18,6 +18,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from fnintern.captures.freezing import freeze
+from fnintern.keys import strict
 from fnintern.keys.tokens import Key, Marker
 from fnintern.lifetime.entries import Entry
 from fnintern.lifetime.standins import FREED, Forward
@@ -44,7 +45,8 @@ def key_now(function: Any) -> Key | None:
     """The key of a function as it is now, or None where it is refused."""
     try:
         return freeze(function).key
-    except Exception:  # refused, or code of the user's that reading ran into failed
+    except Exception as error:  # refused, or code of the user's that reading ran into failed
+        strict.check(error)
         return None
 
 

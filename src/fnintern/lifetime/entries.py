@@ -18,6 +18,7 @@ from __future__ import annotations
 import gc
 import operator
 import sys
+import time
 import types
 import weakref
 from typing import Any, Final
@@ -157,6 +158,8 @@ class Entry:
     def lend(self) -> bool:
         """Refers weakly to the wrapper and its strong forwards, until :meth:`retrieve`. Says
         whether it could: for a wrapper that somebody else holds too, so that it stays."""
+        if self.wrapper is LOST:  # it is lent already
+            return False
         try:
             if self._weak is None:
                 self._weak = weakref.ref(self.wrapper)
@@ -265,8 +268,8 @@ def handed_out(entry: Entry) -> None:
 def demote(everything: bool = True) -> None:
     """Lets go of the callables of all wrappers that nobody holds any more (L1).
 
-    Runs before each collection of more than the youngest generation. A wrapper that stays held is
-    looked at again only before full collections, so that many of them cost the others nothing.
+    Args:
+        everything: whether wrappers that were held the last time are looked at, too.
     """
     held = [item for item in list(_fresh.items()) if everything or not item[1].temporary]
     if everything:
@@ -288,16 +291,54 @@ def demote(everything: bool = True) -> None:
 _lent: list[Entry] = []
 
 
+class _Due:
+    """When some entries are to be looked at again: after a while, or when there are many more. So
+    seldom that it takes a twentieth of the time.
+
+    Which generation a collection says it is of means something else in each interpreter. Without
+    the global lock automatic ones say 0, and those of Python 3.14.0 say 1; only a collection that
+    the program asks for is of generation 2 everywhere.
+    """
+
+    def __init__(self, entries: dict[int, Entry], seconds: float) -> None:
+        self._entries = entries
+        self._least = seconds
+        self._time = 0.0
+        self._many = _MANY
+
+    def __call__(self) -> bool:
+        return time.monotonic() >= self._time or len(self._entries) >= self._many
+
+    def done(self, start: float) -> None:
+        """Notes that it was done just now, from ``start`` on."""
+        now = time.monotonic()
+        self._time = now + max(self._least, 20 * (now - start))
+        self._many = _MANY + 2 * len(self._entries)
+
+
+_MANY: Final = 512
+_look_at_fresh: Final = _Due(_fresh, 0.1)
+_look_at_all: Final = _Due(_old, 2.0)
+
+
 def _around_collection(phase: str, info: dict[str, int]) -> None:
-    if phase == "start" and info["generation"] > 0:
-        demote(everything=info["generation"] > 1)
-        if info["generation"] > 1:
-            _lent.extend(entry for entry in list(_old.values()) if entry.lend())
-    elif phase == "stop":
+    if phase == "stop":
         while _lent:
             _lent.pop().retrieve()
+        return
+    everything = info["generation"] > 1 or _look_at_all()
+    if not everything and not _look_at_fresh():
+        return
+    start = time.monotonic()
+    demote(everything)
+    _look_at_fresh.done(start)
+    if everything:
+        # One that is held only by a cycle that goes with this collection must not be kept by us.
+        _lent.extend(entry for entry in list(_old.values()) if entry.lend())
+        _look_at_all.done(start)
 
 
 def _watch_collections() -> None:
+    # Two threads may both add it, which costs a second look.
     if _around_collection not in gc.callbacks:
         gc.callbacks.append(_around_collection)

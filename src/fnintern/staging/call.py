@@ -15,6 +15,7 @@ import numpy as np
 
 from fnintern.captures.freezing import Frozen, freeze
 from fnintern.captures.walk import References
+from fnintern.keys import strict
 from fnintern.keys.reasons import Obstacle
 from fnintern.keys.tokens import Unkeyable
 from fnintern.libraries.settings import carried
@@ -194,7 +195,8 @@ class Call:
         """Whether the functions see what they saw before the trace."""
         try:
             after = self._freeze()
-        except Exception:
+        except Exception as error:
+            strict.check(error)
             return False
         before = self.frozen
         return after.key == before.key and all(

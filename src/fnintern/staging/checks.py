@@ -19,7 +19,7 @@ from fnintern.keys.objects import importable
 from fnintern.keys.reasons import Obstacle
 from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE
 from fnintern.libraries.jax import JITTED
-from fnintern.libraries.ownership import is_library_module, is_library_path
+from fnintern.libraries.ownership import KNOWN, is_library_module, is_library_path
 from fnintern.staging.hoisting import parameters, stuck
 
 __all__ = ["in_rules", "obstacle_in", "speaks_of_operands"]
@@ -188,7 +188,8 @@ def speaks_of_operands(error: BaseException) -> bool:
     """Whether JAX itself has raised an error that is another one for arrays than for the tracers in
     their place: it shows a tracer, or is none of the errors by which JAX refuses a call.
 
-    The call is made again plainly, which runs no code of the user's before it fails.
+    The call is made again plainly, which runs no code of the user's or of another library before
+    it fails.
     """
     if not isinstance(error, Exception):
         return False
@@ -199,6 +200,15 @@ def speaks_of_operands(error: BaseException) -> bool:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__") == "fnintern.staging.conversion":
             inside = True  # what comes now was called by the operation
-        elif inside and not is_library_path(frame.f_code.co_filename):
+        elif inside and not _is_of_jax(frame):
             return False
     return inside
+
+
+def _is_of_jax(frame: types.FrameType) -> bool:
+    """Whether code of JAX runs, of fnintern or of the standard library: what keeps no state of the
+    call, such as flax keeps of a module that it has taken apart."""
+    root = str(frame.f_globals.get("__name__")).partition(".")[0]
+    if root in KNOWN:
+        return root in ("jax", "jaxlib", "fnintern")
+    return is_library_path(frame.f_code.co_filename)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from fnintern.captures.freezing import Frozen
+from fnintern.keys import strict
 from fnintern.keys.reasons import CacheInfo, Obstacle
 from fnintern.keys.tokens import Marker, Unkeyable
 from fnintern.libraries.settings import ambient_key
@@ -80,6 +81,7 @@ class Conversion:
             call = Call(self, args, kwargs)
             program, hit = self._find(call)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
+            strict.check(error)
             return self._run_unconverted(unconverted, args, kwargs, _reason_for(error))
         if program is None:
             return self._run_unconverted(unconverted, args, kwargs, _NOTHING)
