@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import fnintern
+from fnintern.staging import programs
 from fnintern.staging.operations import stage
 from lax_calls import CALLS, XS, assert_same, counted, lax
 from test_concurrency import race
@@ -205,7 +206,7 @@ def test_L1_the_program_goes_with_the_code() -> None:
 
 def test_L3_programs_are_bounded() -> None:
     apply: Any = fnintern.staged(lambda f, x: f(x))
-    for number in range(131):
+    for number in [i for i in range(131) for _ in range(2)]:
         apply(lambda x: x + number, 1)
     info = apply.cache_info()
     assert (info.currsize, info.maxsize, info.misses) == (128, 128, 131)
@@ -276,8 +277,9 @@ class TestThreads:
         assert counts("scan")[2:] == (0, 1)
 
     @pytest.mark.usefixtures("switching")
-    def test_race_on_programs_that_are_all_new(self) -> None:
+    def test_race_on_programs_that_are_all_new(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each trace is that of the call in its own thread."""
+        monkeypatch.setattr(programs, "MAX_UNUSED", 100)
 
         def work(i: int) -> None:
             for k in range(5):
