@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from fnintern.captures.declared import key_function
 from fnintern.captures.functions import UNREAD_NAMES, add_attributes
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.modules import KEYED_TYPES, READ_OUTSIDE, add_items
@@ -24,6 +25,7 @@ from fnintern.libraries.ownership import calls_back, is_library_class
 from fnintern.libraries.purity import CLOCKS, IMPURE_METHODS
 
 __all__ = [
+    "add_another_object",
     "add_class",
     "add_descriptor",
     "add_object",
@@ -54,6 +56,8 @@ def _slot(value: Any, name: str) -> Any:
 
 
 _READ: Final = "read"
+#: Types of attributes that are tokens as they are.
+_SHORT: Final = frozenset({bool, type(None)})
 
 
 #: What a class holds about itself, for the interpreter or for the decorator that made it.
@@ -141,19 +145,22 @@ def visit_read_sets(walk: Walk) -> None:
 def _visit_object(
     walk: Walk, number: int, record: ReadObject, reading: Reading, everything: bool
 ) -> None:
-    namespace, done = record.namespace, record.done
-    for name in list(namespace) if namespace else ():
-        how = reading.reads.get(name)
-        if (how is None and not everything) or name in UNREAD_NAMES:
+    namespace, done, reads = record.namespace, record.done, reading.reads
+    names = list(namespace) if namespace else []
+    if not everything:
+        names = [name for name in names if name in reads]
+    for name in names:
+        how = WHOLE_ONLY if everything else reads[name]
+        before = done.get(name)
+        if before == how or name in UNREAD_NAMES:
             continue
-        if everything or how is None:
-            how = WHOLE_ONLY
-        if done.get(name) != how:
-            item = namespace.get(name, MISSING)
-            before = done.get(name, frozenset())
-            done[name] = how
+        item = namespace.get(name, MISSING)
+        done[name] = how
+        if type(item) in _SHORT:
+            walk.tokens += (_READ, number, name, type(item), item)
+        else:
             walk.tokens += (_READ, number, name)
-            _member(walk, item, how - before, f"{record.path}.{name}")
+            _member(walk, item, how - before if before else how, f"{record.path}.{name}")
     for name, item in record.slots:
         if (everything or name in reading.reads) and name not in done:
             done[name] = WHOLE_ONLY
@@ -248,6 +255,8 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
         and not any(map(calls_back, kind.__mro__))
     ):
         walk.objects.append(ReadObject(namespace, slots, path))
+        if id(kind) in plain_kinds and key_function(kind) is None:
+            walk.slots[id(kind)] = names
         return
     # JAX takes it apart, or code of a library may read any of it.
     walk.deeper(value, path)
@@ -266,6 +275,21 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
         else:
             walk.add(item, f"{path}.{name}")
     walk.depth -= 1
+
+
+def add_another_object(
+    walk: Walk, value: Any, kind: type, names: tuple[str, ...], path: str
+) -> None:
+    """What :func:`add_object` does for an object that is read by its attributes, where one of its
+    class was met before."""
+    place = walk.seen.setdefault(id(value), len(walk.holders))
+    if place < len(walk.holders):
+        walk.tokens += (Marker.AGAIN, place)
+        return
+    walk.holders.append(value)
+    walk.tokens += (Marker.OBJECT, id(kind))
+    slots = tuple([(name, _slot(value, name)) for name in names]) if names else ()
+    walk.objects.append(ReadObject(namespace_of(value), slots, path))
 
 
 def _is_attrs_repr(value: object) -> bool:

@@ -13,6 +13,7 @@ import weakref
 from typing import Any, ClassVar, Final
 
 from fnintern.captures.classes import (
+    add_another_object,
     add_class,
     add_descriptor,
     add_object,
@@ -110,6 +111,10 @@ class Kinds(Walk):
 
     def add_other(self, value: Any, kind: type, path: str) -> None:
         """What has no handler by its exact type."""
+        slots = self.slots.get(id(kind))
+        if slots is not None and not self.whole and not is_stateless(value):
+            add_another_object(self, value, kind, slots, path)
+            return
         plain = plain_kinds.get(id(kind))
         if (
             plain is not None

@@ -110,6 +110,8 @@ class Walk:
         self.facts: dict[CodeFacts, None] = {}
         #: Objects of which is read what that code reads.
         self.objects: list[ReadObject] = []
+        #: Under the ids of their classes the slots of such objects: for the next of a class.
+        self.slots: dict[int, tuple[str, ...]] = {}
 
     def add(self, value: Any, path: str) -> None:
         """Adds all that there is to see in a value to the tokens and the leaves."""

@@ -40,6 +40,10 @@ def place(
         The key, what is verified against it with ``is``, and the owner of the store; or None where
         the function is to be on its own.
     """
+    # JAX finds what it has made of an array of NumPy again by the array, for as long as any jaxpr
+    # has it. So what a wrapper keeps would hide an edit of the array.
+    if any(array.flags.writeable for array in frozen.buffers):
+        return None
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None
         return (mark, *context, *frozen.key), frozen.targets, code

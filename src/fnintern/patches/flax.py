@@ -35,19 +35,18 @@ TRANSIENT: Final = (
 )
 
 #: Operations of jax to which flax hands its wrappers: module of flax.nnx.transforms, what its code
-#: calls, and what becomes of the result. One that is "held" may be called later; one that is
-#: "immediate" calls its function at once. Both share what they traced by the value of the function.
-#: One that is "converted" is closure-converted, so that it traces once also for functions that
-#: capture arrays and modules.
+#: calls, and how. What comes of one that is "held" may be called later, and is shared by the value
+#: of the function. One that is "converted" calls its function at once, and is closure-converted, so
+#: that it traces once also for functions that capture arrays and modules.
 OPERATIONS: Final = (
     ("compilation", "jit", "held"),  # jit, jit_partial
     ("iteration", "pmap", "held"),
-    ("iteration", "eval_shape", "immediate"),  # in fori_loop
+    ("iteration", "eval_shape", "converted"),  # in fori_loop
     ("iteration", "lax.scan", "converted"),  # scan, and what is built on it (RNN)
     ("iteration", "lax.while_loop", "converted"),
     ("iteration", "lax.fori_loop", "converted"),
     ("autodiff", "checkpoint", "held"),  # remat
-    ("transforms", "eval_shape", "immediate"),
+    ("transforms", "eval_shape", "converted"),
     ("transforms", "make_jaxpr", "held"),
     ("transforms", "lax.cond", "converted"),
     ("transforms", "lax.switch", "converted"),
@@ -258,8 +257,8 @@ def _overlay(names: dict[str, str], settings: Callable[[], Key]) -> Callable[[An
             module = getattr(jax, path) if path else jax
             if kind == "held":
                 made: Any = _held(module, last, settings)
-            elif kind == "immediate":
-                made = _immediate(module, last, settings)
+            elif last == "eval_shape":
+                made = _shapes(module)
             else:
                 made = _converted(module, last)
             (nested.setdefault(path, {}) if path else top)[last] = made
@@ -292,26 +291,9 @@ def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
     return stage(name, op)
 
 
-def _immediate(
-    module: types.ModuleType, name: str, settings: Callable[[], Key]
-) -> Callable[..., Any]:
-    """An operation that calls its function at once. Whoever holds the function (the result of
-    ``nnx.scan``) and calls again gets the same program, as without the patch."""
-    operation = Operation(lambda function: function, settings)
-    handles: dict[int, tuple[weakref.ref[Any], Handle]] = {}
+def _shapes(module: types.ModuleType) -> Callable[..., Any]:
+    """``eval_shape``, which traces its function at once and computes nothing."""
+    from fnintern.staging.traces import traced_shapes
+    from fnintern.staging.wrapping import Staged
 
-    def run(function: Any, *args: Any, **kwargs: Any) -> Any:
-        number = id(function)
-        ref, handle = handles.get(number, (None, None))
-        if ref is None or handle is None or ref() is not function:
-            handle = Handle(operation, None, None)
-            try:
-                handles[number] = weakref.ref(function, lambda _: handles.pop(number, None)), handle
-            except TypeError:
-                pass
-        operate = getattr(module, name)
-        return handle.run(
-            lambda shared: operate(shared, *args, **kwargs), function, function, args, kwargs
-        )
-
-    return run
+    return Staged(module.eval_shape, functions=("fun",), plain=traced_shapes)

@@ -40,17 +40,6 @@ CHANGED: Final = Obstacle(
 
 _UNWATCHED: Final = Obstacle("f", "function", "this release of jax cannot be watched")
 
-#: Modes in which calls captured NumPy arrays of 64 bits. JAX keeps such a constant as it was in the
-#: other mode, and fails to lower the program.
-_x64_modes: set[bool] = set()
-
-_SWITCHED: Final = Obstacle(
-    "f",
-    "ndarray",
-    "jax_enable_x64 was switched, and JAX keeps arrays of 64 bits as they were",
-    "make it a jax.Array",
-)
-
 _COMMITTED: Final = Obstacle(
     "f",
     "jax.Array",
@@ -100,10 +89,6 @@ class Call:
         if conversion.hands_through is HandsThrough.NOTHING and any(map(_is_committed, leaves)):
             raise unkeyable(_COMMITTED)
         self.arrays: list[Any] = [*leaves, *filter(_is_numeric, frozen.buffers)]
-        if len(self.arrays) < len(leaves) + len(frozen.buffers):
-            _x64_modes.add(jax.config.jax_enable_x64)
-            if len(_x64_modes) > 1:
-                raise unkeyable(_SWITCHED)
         if self.arguments.donated:
             captured = set(map(id, self.arrays))
             if any(id(self.arguments.operands[i]) in captured for i in self.arguments.donated):
@@ -134,7 +119,9 @@ class Call:
             program.variants = {}
         ((number, results),) = returned.items()
         variant = variants[number]
-        if variant.places is not None:
+        if variant.shapes is not None:
+            results = variant.shapes
+        elif variant.places is not None:
             computed = iter(results)
             results = [
                 next(computed)
@@ -158,6 +145,13 @@ class Call:
         self.is_tracing = False
         constants = plain.constants
         place_of = {id(array): i for i, array in enumerate(self.arrays)}
+        # Held until the end: their ids are in use.
+        converted = [
+            (i, _as_constant(array))
+            for i, array in enumerate(self.arrays)
+            if isinstance(array, np.ndarray)
+        ]
+        place_of.update((id(constant), i) for i, constant in converted)
         unknown = [constant for _, constant in constants if id(constant) not in place_of]
         obstacle = obstacle_in(plain.closed.jaxpr, unknown, place_of)
         if reads is not None:
@@ -172,6 +166,10 @@ class Call:
             obstacle = obstacle or made
         if obstacle is not None:
             program.obstacle = obstacle
+        if plain.shapes is not None:
+            number = next(_numbers)
+            program.variants[number] = Variant(None, tree, plain.shapes)
+            return {number: []}
         # The program of a call that is not kept may have the arrays as they are.
         instead = {} if obstacle else {number: arrays[i] for number, i in place_of.items()}
         results = plain.evaluate(operands, instead)
@@ -245,16 +243,18 @@ class Call:
 
 
 def _is_numeric(array: Any) -> bool:
-    """Whether an array of NumPy is the same array to JAX in each mode of ``jax_enable_x64``."""
-    return array.dtype in _NUMERIC
+    """Whether JAX takes an array of NumPy as an operand."""
+    return array.dtype.kind in "biufc" and array.dtype.isnative and array.dtype != np.longdouble
 
 
-_NUMERIC: Final = frozenset(
-    map(
-        np.dtype,
-        ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "f2", "f4", "complex64"),
-    )
-)
+def _as_constant(array: Any) -> Any:
+    """What JAX has in a jaxpr in the place of an array of NumPy: another object, of its own dtype,
+    which it finds again by the array for as long as any jaxpr holds it. (So an edit of the array in
+    place is not seen as long as one does.)"""
+    closed = jax.make_jaxpr(lambda: jax.lax.reshape(array, (array.size,)))()
+    if closed.consts:
+        return closed.consts[0]
+    return getattr(closed.jaxpr.eqns[0].invars[0], "val", None)
 
 
 def _is_committed(array: Any) -> bool:

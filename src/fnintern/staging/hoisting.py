@@ -33,13 +33,14 @@ def _holds(equation: Any, arrays: Replacements) -> bool:
     """Whether the jaxprs in an equation hold one of these arrays."""
     return any(
         any(id(constant) in arrays for constant in getattr(part, "consts", ()))
-        or any(
-            any(id(getattr(var, "val", None)) in arrays for var in inner.invars)
-            or _holds(inner, arrays)
-            for inner in part.eqns
-        )
+        or any(_takes(inner, arrays) or _holds(inner, arrays) for inner in part.eqns)
         for part in _inner(equation)
     )
+
+
+def _takes(equation: Any, arrays: Replacements) -> bool:
+    """Whether one of these arrays, of no dimension, is written into an equation."""
+    return any(id(getattr(var, "val", None)) in arrays for var in equation.invars)
 
 
 def stuck(jaxpr: Any, arrays: Replacements) -> bool:
@@ -68,7 +69,7 @@ def evaluate(
         arrays: what takes the place of arrays that it holds deeper inside.
     """
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
-    if not any(_holds(equation, arrays) for equation in jaxpr.eqns):
+    if not any(_holds(equation, arrays) or _takes(equation, arrays) for equation in jaxpr.eqns):
         return jax.core.eval_jaxpr(jaxpr, constants, *operands)  # type: ignore[no-any-return]
     values: dict[Any, Any] = {}
     values.update(zip(jaxpr.constvars, constants, strict=True))

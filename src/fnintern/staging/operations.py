@@ -64,7 +64,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 
 
-def stage(name: str, op: Callable[..., Any], *, traced: Callable[..., Any] | None = None) -> Staged:
+def stage(name: str, op: Callable[..., Any]) -> Staged:
     """The operation of ``jax.lax`` of this name, staged; see :class:`Staged`."""
     known = inspect.signature(op).parameters  # releases differ
     operation = OPERATIONS[name]
@@ -73,7 +73,6 @@ def stage(name: str, op: Callable[..., Any], *, traced: Callable[..., Any] | Non
         tuple(parameter for parameter in operation.static if parameter in known),
         functions=tuple(parameter for parameter in operation.functions if parameter in known),
         aside=operation.aside,
-        traced=traced,
         hands_through=operation.hands_through,
     )
 

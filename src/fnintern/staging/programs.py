@@ -68,10 +68,12 @@ class Variant:
         places: for each leaf of the result the array or operand that it is, as a pair of what the
             call has and a position there; or None for one that the program computes.
         tree: the structure of the result, or how it is made.
+        shapes: the leaves of the result, where it is no arrays.
     """
 
     places: tuple[tuple[str, int] | None, ...] | None
     tree: Any
+    shapes: tuple[Any, ...] | None = None
 
 
 class Program:

@@ -15,7 +15,7 @@ import jax
 from fnintern.staging.arguments import Arguments
 from fnintern.staging.hoisting import evaluate
 
-__all__ = ["HandsThrough", "Plain", "PlainTrace", "traced_operation"]
+__all__ = ["HandsThrough", "Plain", "PlainTrace", "traced_operation", "traced_shapes"]
 
 
 @attrs.frozen
@@ -26,11 +26,13 @@ class PlainTrace:
         closed: the jaxpr with its constants: what it has taken from outside.
         structure: of the result.
         outer: what it has taken from outside and has as its first operands, instead.
+        shapes: the leaves of the result, where the call computes shapes alone.
     """
 
     closed: Any
     structure: Any
     outer: tuple[Any, ...] = ()
+    shapes: tuple[Any, ...] | None = None
 
     @property
     def constants(self) -> list[tuple[Any, Any]]:
@@ -66,6 +68,15 @@ def traced_operation(op: Callable[..., Any]) -> Plain:
         return PlainTrace(jax.make_jaxpr(call)(*operands), structure)
 
     return plain
+
+
+def traced_shapes(arguments: Arguments, operands: Sequence[Any]) -> PlainTrace:
+    """The plain trace of a call of ``jax.eval_shape``."""
+    (fun, *args), kwargs = arguments.put_together(iter(operands))
+    traced: Any = jax.jit(fun).trace(*args, **kwargs)
+    shapes, structure = jax.tree_util.tree_flatten(traced.out_info)
+    outer = tuple(getattr(traced, "_consts", ()))
+    return PlainTrace(traced.jaxpr, structure, outer, tuple(shapes))
 
 
 class HandsThrough(enum.Enum):

@@ -19,7 +19,7 @@ from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters
 from fnintern.staging.conversion import Conversion
 from fnintern.staging.eager import is_eager
-from fnintern.staging.traces import HandsThrough, traced_operation
+from fnintern.staging.traces import HandsThrough, Plain, traced_operation
 
 __all__ = ["Staged", "staged"]
 
@@ -71,7 +71,7 @@ class Staged:
         static: names of its static parameters.
         functions: names of its parameters that are functions, or hold some; by default any may.
         aside: says of the arguments of a call whether it is to run as it is.
-        traced: what a converted call traces, where that is not ``op``.
+        plain: how a converted call is traced, where that is not by calling ``op``.
         hands_through: which arguments ``op`` returns as they are if it returns them untouched.
     """
 
@@ -82,7 +82,7 @@ class Staged:
         *,
         functions: tuple[str, ...] | None = None,
         aside: Callable[..., bool] | None = None,
-        traced: Callable[..., Any] | None = None,
+        plain: Plain | None = None,
         hands_through: HandsThrough = HandsThrough.ARRAYS,
     ) -> None:
         functools.update_wrapper(self, op, updated=())
@@ -90,7 +90,7 @@ class Staged:
         self.__wrapped__: Callable[..., Any] = op
         self._static = static
         self._aside = aside
-        self._traced = traced
+        self._plain = plain
         self._functions = functions
         parameters = Parameters(
             static=_places(op, static),
@@ -98,7 +98,7 @@ class Staged:
         )
         self._hands_through = hands_through
         self._conversion = Conversion(
-            traced_operation(traced or op),
+            plain or traced_operation(op),
             getattr(op, "__name__", "staged"),
             parameters,
             hands_through=hands_through,
@@ -119,7 +119,7 @@ class Staged:
             Staged,
             functions=self._functions,
             aside=self._aside,
-            traced=self._traced,
+            plain=self._plain,
             hands_through=self._hands_through,
         )
         return make, (self.__wrapped__, self._static)
