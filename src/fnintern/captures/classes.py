@@ -245,30 +245,45 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
         base = next((b for b in CONTAINERS if issubclass(kind, b)), None)
     if base is None and hides_state(kind):
         raise Refused(path, value, "its contents cannot be read completely")
-    namespace = namespace_of(value)
     names = slots_of(kind)
-    slots = tuple([(name, _slot(value, name)) for name in names]) if names else ()
-    if (
-        base is None
-        and not walk.whole
-        and not is_pytree_node(value)
-        and not any(map(calls_back, kind.__mro__))
-    ):
-        walk.objects.append(ReadObject(namespace, slots, path))
-        if id(kind) in plain_kinds and key_function(kind) is None:
-            walk.slots[id(kind)] = names
-        return
     # JAX takes it apart, or code of a library may read any of it.
-    walk.deeper(value, path)
+    whole = (
+        base is not None
+        or walk.whole
+        or is_pytree_node(value)
+        or any(map(calls_back, kind.__mro__))
+    )
+    if (
+        id(kind) in plain_kinds
+        and not walk.whole
+        and key_function(kind) is None
+        and not unread_attributes(value)
+    ):
+        walk.known[id(kind)] = names, whole
+    if not whole:
+        walk.objects.append(ReadObject(namespace_of(value), _slots(value, names), path))
+        return
     if base is not None:
         walk.add(content_of(value, base), path)
+    _add_contents(walk, value, names, path)
+
+
+def _slots(value: Any, names: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple([(name, _slot(value, name)) for name in names]) if names else ()
+
+
+def _add_contents(walk: Walk, value: Any, names: tuple[str, ...], path: str) -> None:
+    """All attributes and slots of an object."""
+    walk.deeper(value, path)
+    namespace = namespace_of(value)
     if namespace is not None:
         unread = unread_attributes(value)
         if unread:
             namespace = {name: item for name, item in namespace.items() if name not in unread}
         walk.tokens.append(len(namespace))
         add_attributes(walk, namespace, path)
-    for name, item in slots:
+    for name in names:
+        item = _slot(value, name)
         walk.tokens.append(name)
         if item is MISSING:
             walk.tokens.append(EMPTY)
@@ -278,18 +293,24 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
 
 
 def add_another_object(
-    walk: Walk, value: Any, kind: type, names: tuple[str, ...], path: str
+    walk: Walk, value: Any, kind: type, names: tuple[str, ...], whole: bool, path: str
 ) -> None:
-    """What :func:`add_object` does for an object that is read by its attributes, where one of its
-    class was met before."""
+    """What :func:`add_object` does where another object of the class was met before.
+
+    Args:
+        names: the slots of the class.
+        whole: whether all of the object is read.
+    """
     place = walk.seen.setdefault(id(value), len(walk.holders))
     if place < len(walk.holders):
         walk.tokens += (Marker.AGAIN, place)
         return
     walk.holders.append(value)
     walk.tokens += (Marker.OBJECT, id(kind))
-    slots = tuple([(name, _slot(value, name)) for name in names]) if names else ()
-    walk.objects.append(ReadObject(namespace_of(value), slots, path))
+    if whole or walk.whole:
+        _add_contents(walk, value, names, path)
+    else:
+        walk.objects.append(ReadObject(namespace_of(value), _slots(value, names), path))
 
 
 def _is_attrs_repr(value: object) -> bool:

@@ -111,9 +111,9 @@ class Kinds(Walk):
 
     def add_other(self, value: Any, kind: type, path: str) -> None:
         """What has no handler by its exact type."""
-        slots = self.slots.get(id(kind))
-        if slots is not None and not self.whole and not is_stateless(value):
-            add_another_object(self, value, kind, slots, path)
+        known = self.known.get(id(kind))
+        if known is not None and not is_stateless(value):
+            add_another_object(self, value, kind, *known, path)
             return
         plain = plain_kinds.get(id(kind))
         if (

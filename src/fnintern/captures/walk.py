@@ -110,8 +110,9 @@ class Walk:
         self.facts: dict[CodeFacts, None] = {}
         #: Objects of which is read what that code reads.
         self.objects: list[ReadObject] = []
-        #: Under the ids of their classes the slots of such objects: for the next of a class.
-        self.slots: dict[int, tuple[str, ...]] = {}
+        #: Under the ids of their classes the slots of objects that were met, and whether all of
+        #: such an object is read: for the next one of a class.
+        self.known: dict[int, tuple[tuple[str, ...], bool]] = {}
 
     def add(self, value: Any, path: str) -> None:
         """Adds all that there is to see in a value to the tokens and the leaves."""

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from fnintern.keys.callables import is_partial
-from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
+from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused, Unkeyable
 from fnintern.staging.structures import holds_text_only
 
 __all__ = ["Arguments", "Parameters"]
@@ -82,7 +82,12 @@ class Arguments:
         everywhere = parameters.functions is None
         if parameters.hashed:
             for place in static:
-                hash(kwargs.get(place) if isinstance(place, str) else (*args[place : place + 1],))
+                value = kwargs.get(place) if isinstance(place, str) else args[place : place + 1]
+                try:
+                    hash(value)
+                except Exception as error:
+                    reason = f"it is static, and hash() failed: {type(error).__name__}"
+                    raise Unkeyable("argument", value, reason) from None
         for i, value in enumerate(args):
             self._take(value, i in static, i in donated, everywhere or i in functions)
         for name, value in kwargs.items():

@@ -200,15 +200,19 @@ def speaks_of_operands(error: BaseException) -> bool:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_globals.get("__name__") == "fnintern.staging.conversion":
             inside = True  # what comes now was called by the operation
-        elif inside and not _is_of_jax(frame):
+        elif inside and not _keeps_no_state(frame):
             return False
     return inside
 
 
-def _is_of_jax(frame: types.FrameType) -> bool:
-    """Whether code of JAX runs, of fnintern or of the standard library: what keeps no state of the
-    call, such as flax keeps of a module that it has taken apart."""
+#: Libraries that keep no state of a call.
+_STATELESS: Final = frozenset({"jax", "jaxlib", "fnintern", "numpy", "ml_dtypes", "opt_einsum"})
+
+
+def _keeps_no_state(frame: types.FrameType) -> bool:
+    """Whether the code that runs keeps no state of the call, as flax does of a module that it has
+    taken apart: JAX, NumPy, fnintern, the standard library."""
     root = str(frame.f_globals.get("__name__")).partition(".")[0]
     if root in KNOWN:
-        return root in ("jax", "jaxlib", "fnintern")
+        return root in _STATELESS
     return is_library_path(frame.f_code.co_filename)

@@ -127,7 +127,7 @@ class _Locator:
         if kind in ATOMIC or kind in (float, complex) or isinstance(value, CONSTANTS):
             return None
         if (
-            isinstance(value, enum.Enum)
+            (isinstance(value, enum.Enum) and importable(kind))
             or value is type(None)
             or (
                 (isinstance(value, type | types.ModuleType) or callable(value))
