@@ -1,6 +1,6 @@
 # Every target makes what it needs, from a fresh clone and a Python of 3.11 or later:
 #   make demo    the tracing cache before and after patch_flax(), in one table
-#   make test    the tests
+#   make test    the fast set of tests, in some two minutes; all tests: make test-all
 #   make flax-tests   flax's own tests without and with patch_flax(), compared; --patch jax
 #   make haiku-tests  dm-haiku's own tests without and with patch_jax(), compared
 #   make new-wrappers   whether the installed flax wraps functions in ways that no table knows
@@ -27,14 +27,17 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test flax-tests haiku-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
+.PHONY: demo test test-all flax-tests haiku-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
 	@$(python) -m fnintern demo $(ARGS)
 
 test: $(stamp)-test
-	$(python) -m pytest $(ARGS)
+	$(python) -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-all: $(stamp)-test
+	$(python) -m pytest --all -n 2 --dist loadfile $(ARGS)
 
 flax-tests: $(stamp)-suites
 	$(python) tests/library_suites/run.py flax $(ARGS)

@@ -405,3 +405,57 @@ def test_S4_an_error_of_flax_is_raised_by_the_first_attempt() -> None:
         errors.append(caught)
     assert errors[0].type is errors[1].type
     assert str(errors[0].value) == str(errors[1].value)
+
+
+def test_S7_eval_shape_compiles_nothing() -> None:
+    """Its shapes are remembered by those of the arguments."""
+    model = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
+
+    def call(length: int) -> Any:
+        x = jnp.ones((length, 4))
+        return nnx.eval_shape(lambda m, x: m(x) * 2, model, x)
+
+    with fnintern.patch_flax():
+        call(2)
+        with jtu.count_jit_tracing_cache_miss() as traced:
+            assert call(2).shape == (2, 4)
+        assert traced() == 0
+        jnp.ones((3, 4))
+        with jtu.count_jit_compilation_cache_miss() as compiled:
+            assert call(3).shape == (3, 4)
+        assert compiled() == 0
+
+
+def test_S1_eval_shape_sees_what_has_changed() -> None:
+    width = 2
+    with fnintern.patch_flax():
+        assert nnx.eval_shape(lambda x: jnp.ones(width) + x, 1.0).shape == (2,)
+        width = 5
+        assert nnx.eval_shape(lambda x: jnp.ones(width) + x, 1.0).shape == (5,)
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, AssertionError])
+def test_S7_an_error_in_a_branch_costs_one_more_trace_once(error: type[Exception]) -> None:
+    """What raised an error is made plainly the next time, and converted again once it works."""
+    works = False
+
+    def call() -> Any:
+        def branch(x: Any) -> Any:
+            if not works:
+                raise error("no")
+            return x + 1
+
+        return nnx.cond(True, branch, branch, 1.0)
+
+    def counted() -> int:
+        with jtu.count_jit_tracing_cache_miss() as traced, contextlib.suppress(error):
+            call()
+        return int(traced())
+
+    plain = counted()
+    with fnintern.patch_flax():
+        counted()
+        assert counted() == counted() == plain
+        works = True
+        counted()
+        assert counted() == 0

@@ -25,7 +25,7 @@ from fnintern.staging.arguments import Parameters
 from fnintern.staging.call import CHANGED, Call, unkeyable
 from fnintern.staging.checks import speaks_of_operands
 from fnintern.staging.programs import MAX_UNUSED, MAXSIZE, History, Program
-from fnintern.staging.traces import HandsThrough, Plain
+from fnintern.staging.traces import HandsThrough, Plain, traced_shapes
 
 __all__ = ["Conversion", "reason_unconverted"]
 
@@ -89,9 +89,14 @@ class Conversion:
         if program.obstacle is not None or jitted is None:
             reason = program.obstacle or CHANGED
             return self._run_unconverted(unconverted, args, kwargs, reason)
+        if program.failed:
+            result = self._run_unconverted(unconverted, args, kwargs, _RAISED)
+            program.failed = False
+            return result
         try:
             result = call.run(program, jitted)
         except BaseException as error:
+            program.failed = call.is_tracing and isinstance(error, Exception)
             # JAX words errors another way for what it has compiled already.
             if not (speaks_of_operands(error) if call.is_tracing else call.has_deleted_arrays()):
                 raise
@@ -156,7 +161,9 @@ class Conversion:
         programs = [program for program in programs if program.is_alive()]
         if entry is not None:
             entry.discard()
-        program = Program(self.name, self.options, call.arguments.donated)
+        program = Program(
+            self.name, self.options, call.arguments.donated, self.plain is traced_shapes
+        )
         entry = Entry((program, *programs[: _MAX_PINNED - 1]), frozen.targets, owner, ())
         entry = self._programs.install(store, key, entry)
         return next((p for p in entry.wrapper if p.is_for(call.arrays)), program), False
@@ -184,6 +191,7 @@ _FAILED: Final = object()
 
 _NOTHING: Final = Obstacle("argument", "argument", "none is a function: it has no identity")
 
+_RAISED: Final = Obstacle("f", "function", "its last trace raised an error")
 _CHANGES: Final = Obstacle(
     "f",
     "function",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -83,11 +83,26 @@ class Program:
     for. The program holds no function and no array of that call.
     """
 
-    __slots__ = ("jitted", "obstacle", "pinned", "variants")
+    __slots__ = ("failed", "jitted", "obstacle", "pinned", "variants")
 
-    def __init__(self, name: str, options: Mapping[str, Any], donated: Sequence[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        donated: Sequence[int],
+        shapes_only: bool = False,
+    ) -> None:
+        """
+        Args:
+            name: of the operation, for profiles.
+            options: for ``jax.jit``.
+            donated: the positions of operands that are given away.
+            shapes_only: whether nothing is computed, so that nothing is to be compiled.
+        """
         #: Why the program must not be used again, if it must not.
         self.obstacle: Obstacle | None = None
+        #: Whether its last trace raised an error, as the next one probably will.
+        self.failed = False
         #: The positions of arrays whose values the trace has read, with weak references to them:
         #: the program is right for those alone.
         self.pinned: dict[int, weakref.ref[Any]] = {}
@@ -97,7 +112,11 @@ class Program:
             return under_way.call.trace(arrays, operands)
 
         run.__name__ = run.__qualname__ = name
-        self.jitted: Any = jax.jit(run, donate_argnums=tuple(1 + i for i in donated), **options)
+        self.jitted: Any
+        if shapes_only:
+            self.jitted = _once_for_shapes(run)
+        else:
+            self.jitted = jax.jit(run, donate_argnums=tuple(1 + i for i in donated), **options)
 
     def is_for(self, arrays: Sequence[Any]) -> bool:
         """Whether the arrays whose values the trace has read are still the same objects."""
@@ -106,3 +125,17 @@ class Program:
     def is_alive(self) -> bool:
         """Whether the arrays whose values the trace has read are still there."""
         return all(ref() is not None for ref in self.pinned.values())
+
+
+def _once_for_shapes(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls a function once for each set of shapes and dtypes, as a jitted one is traced."""
+    known: dict[Any, Any] = {}
+
+    def find(arrays: list[Any], *operands: Any) -> Any:
+        key = (bool(jax.config.jax_enable_x64), *map(jax.typeof, (*arrays, *operands)))
+        found = known.get(key)
+        if found is None:
+            found = known[key] = run(arrays, *operands)
+        return found
+
+    return find
