@@ -477,3 +477,29 @@ def test_the_state_of_an_optimizer_of_jax() -> None:
         state = init({"w": jnp.ones(3)})
         state, _ = ops.scan(lambda s, i: (update(i, {"w": jnp.ones(3)}, s), None), state, XS)
         assert type(state) is optimizers.OptimizerState
+
+
+def test_a_bound_method_among_static_data() -> None:
+    """A ``TrainState`` holds ``model.apply``: the result holds that of the call."""
+
+    class Model:
+        def apply(self, x: Any) -> Any:
+            return x * 2
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class State:
+        x: Any
+        apply: Any = dataclasses.field(metadata={"static": True})
+
+    model, other = Model(), Model()
+    for owner in (model, model, other):
+        state = State(jnp.float32(1.0), owner.apply)
+        for _ in range(2):
+            result, _ = lax.scan(lambda s, x: (State(s.apply(s.x), s.apply), x), state, XS)
+            assert result.apply is state.apply
+            assert float(result.x) == 8.0
+    assert lax.scan.cache_info().hits >= 4
+    made = lax.cond(True, lambda x: State(x, model.apply), lambda x: State(x, model.apply), 1.0)
+    again = lax.cond(True, lambda x: State(x, model.apply), lambda x: State(x, model.apply), 1.0)
+    assert made.apply == again.apply == model.apply

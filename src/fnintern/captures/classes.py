@@ -7,8 +7,6 @@ import collections
 import functools
 import inspect
 import types
-import weakref
-from collections.abc import Callable
 from typing import Any, Final
 
 from fnintern.captures.declared import key_function
@@ -19,6 +17,7 @@ from fnintern.captures.reading import WHOLE_ONLY, ReadClass, Reading, ReadObject
 from fnintern.captures.walk import EMPTY, MISSING, Walk
 from fnintern.keys.objects import CONTAINERS, content_of, hides_state, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
+from fnintern.keys.weakids import WeakIds
 from fnintern.libraries.flax import unread_attributes
 from fnintern.libraries.jax import is_pytree_node
 from fnintern.libraries.ownership import calls_back, is_library_class
@@ -29,23 +28,12 @@ __all__ = [
     "add_class",
     "add_descriptor",
     "add_object",
-    "forget_kind",
     "plain_kinds",
     "visit_read_sets",
 ]
 
-#: Classes whose instances are made of attributes and nothing else is known of, under their ids.
-plain_kinds: dict[int, weakref.ref[type]] = {}
-
-
-def forget_kind(number: int) -> Callable[[Any], None]:
-    kinds = plain_kinds  # at the end of the interpreter globals go first
-
-    def forget(ref: Any) -> None:
-        if kinds.get(number) is ref:
-            del kinds[number]
-
-    return forget
+#: Classes whose instances are made of attributes and nothing else is known of.
+plain_kinds: WeakIds[bool] = WeakIds()
 
 
 def _slot(value: Any, name: str) -> Any:
@@ -241,7 +229,7 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
     walk.tokens.append(Marker.OBJECT)
     add_class(walk, kind, path, of_instance=True)
     base = None
-    if id(kind) not in plain_kinds:
+    if not plain_kinds.get(kind):
         base = next((b for b in CONTAINERS if issubclass(kind, b)), None)
     if base is None and hides_state(kind):
         raise Refused(path, value, "its contents cannot be read completely")
@@ -254,7 +242,7 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
         or any(map(calls_back, kind.__mro__))
     )
     if (
-        id(kind) in plain_kinds
+        plain_kinds.get(kind)
         and not walk.whole
         and key_function(kind) is None
         and not unread_attributes(value)

@@ -11,13 +11,13 @@ import builtins
 import dis
 import sys
 import types
-import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 
 from fnintern.captures.instructions import LOCAL_VARIABLES, Chain, Scan
+from fnintern.keys.weakids import WeakIds
 from fnintern.libraries.ownership import is_library_module, is_library_path
 
 __all__ = [
@@ -76,43 +76,16 @@ class CodeFacts:
     generated: bool
 
 
-#: Under the id of a code object, with the weak reference that keeps it truthful. A dictionary
-#: keyed by code would hash and compare all constants at each look-up.
-_facts: dict[int, tuple[weakref.ref[types.CodeType], CodeFacts]] = {}
+_facts: WeakIds[CodeFacts] = WeakIds()
 
 
 def facts_of(code: types.CodeType) -> CodeFacts:
     """The facts of a code object, from memory where it was analysed before."""
-    found = _facts.get(id(code))
-    if found is not None and found[0]() is code:
-        return found[1]
-    facts = _analyse(code)
-    _facts[id(code)] = (_CodeRef(code), facts)
+    facts = _facts.get(code)
+    if facts is None:
+        facts = _analyse(code)
+        _facts.set(code, facts)
     return facts
-
-
-class _CodeRef(weakref.ref[types.CodeType]):
-    __slots__ = ("number",)
-    number: int
-
-    def __new__(cls, code: types.CodeType) -> _CodeRef:
-        self = super().__new__(cls, code, _forget)
-        self.number = id(code)
-        return self
-
-    def __init__(self, code: types.CodeType) -> None:
-        super().__init__(code, _forget)  # type: ignore[call-arg]
-
-
-def _forget(
-    ref: weakref.ref[types.CodeType],
-    facts: dict[int, tuple[weakref.ref[types.CodeType], CodeFacts]] = _facts,
-) -> None:
-    # A default, since at the end of the interpreter globals go before code does.
-    number = ref.number  # type: ignore[attr-defined]
-    found = facts.get(number)
-    if found is not None and found[0] is ref:
-        facts.pop(number, None)
 
 
 #: Of the interpreter, before anybody adds to them.

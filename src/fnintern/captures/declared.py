@@ -6,19 +6,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from fnintern.keys.weakids import WeakIds
+
 __all__ = ["is_stateless", "key_function", "keyed", "stateless"]
 
 T = TypeVar("T")
 
 #: Ids of objects declared free of state, with the weak reference that keeps the id truthful.
-_stateless: dict[int, Any] = {}
+_stateless: WeakIds[bool] = WeakIds()
 #: Type -> what makes two of its instances the same.
 _keys: weakref.WeakKeyDictionary[type, Callable[[Any], Any]] = weakref.WeakKeyDictionary()
 
 
 def is_stateless(value: object) -> bool:
-    found = _stateless.get(id(value))
-    return found is not None and found() is value
+    return _stateless.get(value) is not None
 
 
 def key_function(kind: type) -> Callable[[Any], Any] | None:
@@ -47,8 +48,7 @@ def stateless(x: T) -> T:
         >>> tables = fnintern.stateless(Tables())
     """
     try:
-        number = id(x)
-        _stateless[number] = weakref.ref(x, lambda ref: _stateless.pop(number, None))
+        _stateless.set(x, True)
     except TypeError:
         raise TypeError(
             f"stateless expects an object that takes weak references, got {x!r} of type "

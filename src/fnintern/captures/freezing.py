@@ -36,7 +36,7 @@ class Frozen:
         leaves: the arrays and tracers, in the order in which they are met.
         owner: the first plain function of the user's that was met, or None.
         holders: the functions, containers and objects met.
-        buffers: the NumPy arrays met, which are part of the key by their contents.
+        buffers: the NumPy arrays met, each with what stands for its contents in the key.
         asks_placement: whether code may ask an array where it is.
         objects: those of which some attributes are read, with what is.
     """
@@ -52,7 +52,7 @@ class Frozen:
         leaves: list[Any],
         owner: Any,
         holders: Sequence[Any] = (),
-        buffers: Sequence[Any] = (),
+        buffers: Sequence[tuple[Any, Any]] = (),
         asks_placement: bool = False,
         objects: Sequence[ReadObject] = (),
     ) -> None:

@@ -217,6 +217,7 @@ def _import(
 
 def add_method(walk: Walk, value: types.MethodType, path: str) -> None:
     walk.tokens.append(Marker.METHOD)
+    walk.holders.append(value)  # a result may hold this very one
     walk.add(value.__func__, f"{path}.__func__")
     walk.add(value.__self__, f"{path}.__self__")
 

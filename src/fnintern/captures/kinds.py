@@ -17,7 +17,6 @@ from fnintern.captures.classes import (
     add_class,
     add_descriptor,
     add_object,
-    forget_kind,
     plain_kinds,
 )
 from fnintern.captures.declared import is_stateless, key_function
@@ -115,13 +114,7 @@ class Kinds(Walk):
         if known is not None and not is_stateless(value):
             add_another_object(self, value, kind, *known, path)
             return
-        plain = plain_kinds.get(id(kind))
-        if (
-            plain is not None
-            and plain() is kind
-            and not is_stateless(value)
-            and key_function(kind) is None
-        ):
+        if plain_kinds.get(kind) and not is_stateless(value) and key_function(kind) is None:
             add_object(self, value, kind, path)
             return
         if is_standin(kind):  # what it stands for is what counts
@@ -179,5 +172,5 @@ class Kinds(Walk):
             if not issubclass(kind, CONTAINERS) and not (
                 callable(value) and is_library_class(kind)
             ):
-                plain_kinds[id(kind)] = weakref.ref(kind, forget_kind(id(kind)))
+                plain_kinds.set(kind, True)
             add_object(self, value, kind, path)

@@ -20,6 +20,7 @@ from fnintern.captures.functions import add_attributes
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import MAX_KEPT, References, Walk, short
 from fnintern.keys.tokens import ATOMIC, Marker, Refused
+from fnintern.keys.weakids import WeakIds
 from fnintern.libraries.purity import READING_FILES
 
 __all__ = [
@@ -228,14 +229,33 @@ def add_array(walk: Walk, value: Any, kind: type, path: str) -> bool:
             raise Refused(path, value, reason, "make it a jax.Array, or an operand")
         if not walk.met(value):
             _dtype(walk, value.dtype)
-            walk.tokens += (kind, value.shape, value.strides, short(value.tobytes()))
+            contents = _contents_of(value)
+            walk.tokens += (kind, value.shape, value.strides, contents)
             walk.tokens += (value.flags.writeable, value.base is None)
-            walk.buffers += (value,)
+            walk.buffers += ((value, contents),)
     elif isinstance(value, numpy.dtype):
         _dtype(walk, value)
     else:
         return False
     return True
+
+
+#: The bytes of an array of NumPy, and their digest.
+_known_contents: WeakIds[tuple[bytes, Any]] = WeakIds()
+
+
+def _contents_of(array: Any) -> Any:
+    """What stands for the contents of an array of NumPy. A digest takes ten times as long as to
+    compare the bytes with those of the last time."""
+    data = array.tobytes()
+    if len(data) <= MAX_KEPT:
+        return data
+    found = _known_contents.get(array)
+    if found is not None and found[0] == data:
+        return found[1]
+    digest = short(data)
+    _known_contents.set(array, (data, digest))
+    return digest
 
 
 def _dtype(walk: Walk, dtype: Any) -> None:

@@ -84,7 +84,7 @@ class Walk:
 
     # Defaults on the class: most walks need few of these, and a walk is part of every hit.
     leaves: list[Any]
-    buffers: tuple[Any, ...] = ()
+    buffers: tuple[tuple[Any, Any], ...] = ()
     owner: Any = None
     #: Whether arrays are keyed by identity: a jitted function has them as constants.
     fixed = False

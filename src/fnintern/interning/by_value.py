@@ -42,7 +42,7 @@ def place(
     """
     # JAX finds what it has made of an array of NumPy again by the array, for as long as any jaxpr
     # has it. So what a wrapper keeps would hide an edit of the array.
-    if any(array.flags.writeable for array in frozen.buffers):
+    if any(array.flags.writeable for array, _ in frozen.buffers):
         return None
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None

@@ -15,10 +15,10 @@ import sys
 import sysconfig
 import types
 import typing
-import weakref
 from typing import Any, Final
 
 from fnintern.keys.objects import importable
+from fnintern.keys.weakids import WeakIds
 
 __all__ = [
     "KNOWN",
@@ -107,19 +107,18 @@ def _is_under(module: types.ModuleType, root: types.ModuleType) -> bool:
     return path is not None and is_library_path(str(path))
 
 
-#: Under the id of a class, with the weak reference that keeps it truthful.
-_library_classes: dict[int, tuple[weakref.ref[type], bool]] = {}
+_library_classes: WeakIds[bool] = WeakIds()
 
 
 def is_library_class(kind: type) -> bool:
-    found = _library_classes.get(id(kind))
-    if found is not None and found[0]() is kind:
-        return found[1]
+    found = _library_classes.get(kind)
+    if found is not None:
+        return found
     module = sys.modules.get(kind.__module__)
     # type(name, bases, namespace) names the module that called it, which may be abc.
     library = module is not None and is_library_module(module)
     library = library and (importable(kind) or kind.__module__ == "builtins")
-    _library_classes[id(kind)] = (weakref.ref(kind), library)
+    _library_classes.set(kind, library)
     return library
 
 

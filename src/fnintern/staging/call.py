@@ -21,6 +21,7 @@ from fnintern.keys.tokens import Unkeyable
 from fnintern.libraries.settings import carried
 from fnintern.staging.arguments import Arguments
 from fnintern.staging.checks import in_rules, obstacle_in
+from fnintern.staging.numpy_arrays import as_constant, is_numeric, on_device
 from fnintern.staging.programs import Program, Variant, under_way
 from fnintern.staging.results import Template, Unlocated, tree_maker
 from fnintern.staging.traces import HandsThrough, PlainTrace
@@ -88,7 +89,10 @@ class Call:
                 leaves = [unique[i] for i in number]
         if conversion.hands_through is HandsThrough.NOTHING and any(map(_is_committed, leaves)):
             raise unkeyable(_COMMITTED)
-        self.arrays: list[Any] = [*leaves, *filter(_is_numeric, frozen.buffers)]
+        self.arrays: list[Any] = [
+            *leaves,
+            *(array for array, _ in frozen.buffers if is_numeric(array)),
+        ]
         if self.arguments.donated:
             captured = set(map(id, self.arrays))
             if any(id(self.arguments.operands[i]) in captured for i in self.arguments.donated):
@@ -108,7 +112,7 @@ class Call:
         variants = program.variants
         known = len(variants)
         try:
-            returned = jitted(self.arrays, *self.arguments.operands)
+            returned = jitted(self._passed(), *self.arguments.operands)
         finally:
             under_way.call = outer
         # Asked here, outside of the trace, where objects of libraries answer as they did before.
@@ -134,6 +138,17 @@ class Call:
             tree = tree.structure(self.frozen)
         return tree.unflatten(results)
 
+    def _passed(self) -> list[Any]:
+        """The captured arrays as the program gets them."""
+        if not self.frozen.buffers:
+            return self.arrays
+        on_devices = [
+            on_device(array, contents)
+            for array, contents in self.frozen.buffers
+            if is_numeric(array)
+        ]
+        return [*self.arrays[: len(self.arrays) - len(on_devices)], *on_devices]
+
     def trace(self, arrays: Sequence[Any], operands: Sequence[Any]) -> Any:
         """Traces the call, for JAX. Returns the results that are computed, under the number of
         their variant."""
@@ -147,7 +162,7 @@ class Call:
         place_of = {id(array): i for i, array in enumerate(self.arrays)}
         # Held until the end: their ids are in use.
         converted = [
-            (i, _as_constant(array))
+            (i, as_constant(array))
             for i, array in enumerate(self.arrays)
             if isinstance(array, np.ndarray)
         ]
@@ -240,21 +255,6 @@ class Call:
             else:
                 places.append(None)
         return places
-
-
-def _is_numeric(array: Any) -> bool:
-    """Whether JAX takes an array of NumPy as an operand."""
-    return array.dtype.kind in "biufc" and array.dtype.isnative and array.dtype != np.longdouble
-
-
-def _as_constant(array: Any) -> Any:
-    """What JAX has in a jaxpr in the place of an array of NumPy: another object, of its own dtype,
-    which it finds again by the array for as long as any jaxpr holds it. (So an edit of the array in
-    place is not seen as long as one does.)"""
-    closed = jax.make_jaxpr(lambda: jax.lax.reshape(array, (array.size,)))()
-    if closed.consts:
-        return closed.consts[0]
-    return getattr(closed.jaxpr.eqns[0].invars[0], "val", None)
 
 
 def _is_committed(array: Any) -> bool:

@@ -154,6 +154,8 @@ class _Locator:
         if isinstance(value, tuple) and (kind is tuple or hasattr(kind, "_make")):
             make: Any = kind if kind is tuple else kind._make
             return self._collection(value, make)
+        if kind is types.MethodType:
+            return self._collection([value.__func__, value.__self__], _bound)
         if kind in (list, set):
             return self._collection(value, kind) or _fresh(value)
         if kind is frozenset:
@@ -199,6 +201,11 @@ class _Locator:
 
 def _constant(value: Any) -> Maker:
     return lambda frozen: value
+
+
+def _bound(parts: list[Any]) -> Any:
+    function, instance = parts
+    return types.MethodType(function, instance)
 
 
 def _fresh(value: Any) -> Maker:
