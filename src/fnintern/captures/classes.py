@@ -15,11 +15,11 @@ from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.modules import KEYED_TYPES, READ_OUTSIDE, add_items
 from fnintern.captures.reading import WHOLE_ONLY, ReadClass, Reading, ReadObject, reading_of
 from fnintern.captures.walk import EMPTY, MISSING, Walk
+from fnintern.keys.callables import is_pytree_node
 from fnintern.keys.objects import CONTAINERS, content_of, hides_state, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
 from fnintern.keys.weakids import WeakIds
 from fnintern.libraries.flax import unread_attributes
-from fnintern.libraries.jax import is_pytree_node
 from fnintern.libraries.ownership import calls_back, is_library_class
 from fnintern.libraries.purity import CLOCKS, IMPURE_METHODS
 

@@ -15,14 +15,18 @@ from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
-from fnintern.keys.tokens import ATOMIC, Unkeyable
+from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Marker, Unkeyable
 from fnintern.lifetime.building import build
 from fnintern.lifetime.entries import LOST
-from fnintern.lifetime.stores import Token, store_of
+from fnintern.lifetime.stores import Token, registered, store_of
 
-__all__ = ["Interner"]
+__all__ = ["MISSING", "Interner"]
 
 _FunctionType: Final = types.FunctionType
+_MethodType: Final = types.MethodType
+_partial: Final = functools.partial
+#: An argument that was not given.
+MISSING: Final = Marker.EMPTY
 
 
 class Tally:
@@ -40,7 +44,8 @@ class Interner:
 
     __slots__ = (
         "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
-        "_of_class", "_own_mark", "_signature_of", "_token", "aliases", "mark", "tally",
+        "_of_class", "_own_mark", "_rest", "_signature_of", "_token", "aliases", "mark", "second",
+        "tally",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +73,10 @@ class Interner:
         self._binder: Binder | None = None
         self._arity = -1
         self._names: tuple[str, ...] | None = None
+        #: The tokens of a call with the first argument alone, if they are known.
+        self._rest: tuple[Any, ...] | None = None
+        #: The name of the second parameter of two.
+        self.second = ""
         self.cache_clear()
 
     @property
@@ -92,26 +101,69 @@ class Interner:
         return type(self), (None if self._of_class else self._factory, self._maxsize)
 
     def hit(self, function: Any, other: Any) -> Any:
-        """The wrapper for the usual call, a plain function and a plain constant; or None.
+        """The wrapper for the usual calls: a plain function, a bound method or a partial of plain
+        constants, and one plain constant or :data:`MISSING`; or None.
 
         It spells the key as :meth:`_find` does, by the shortest way. A look in vain costs its time.
         """
-        if type(function) is _FunctionType:
+        kind = type(function)
+        if kind is _FunctionType:
             try:
-                store = function.__fnintern__  # type: ignore[attr-defined]
+                store = function.__fnintern__
                 if store.owner() is function:
                     mark, constant, entry = store.last
                     if mark is not self.mark or constant is not other:
-                        kind = type(other)
-                        if kind not in ATOMIC:
-                            return None
-                        entry = store.entries[self.mark, kind, other]
+                        entry = store.entries[self.mark, *self._tokens_of(other)]
                         store.last = (self.mark, other, entry)
                     self.tally.hits += 1
                     return entry.wrapper
-            except (AttributeError, KeyError):
+            except (AttributeError, KeyError, TypeError):
+                pass
+        elif kind is _MethodType or kind is _partial:
+            try:
+                return self._hit_compound(function, kind, other)
+            except (AttributeError, KeyError, TypeError):
                 pass
         return None
+
+    def _tokens_of(self, other: Any) -> Any:
+        """The tokens of the second argument; None where they are not known here."""
+        if other is MISSING:
+            return self._rest
+        return (type(other), other) if type(other) in ATOMIC else None
+
+    def _hit_compound(self, function: Any, kind: type, other: Any) -> Any:
+        tokens: tuple[Any, ...]
+        if kind is _MethodType:
+            instance, code = function.__self__, function.__func__
+            targets = [instance, code]
+            tokens = (Marker.METHOD, id(instance), Marker.OBJECT, id(code))
+            store = registered(instance)
+        else:
+            inner, args = function.func, function.args
+            if function.keywords or function.__dict__ or type(inner) is not _FunctionType:
+                return None
+            constants: list[Any] = []
+            for item in args:
+                if type(item) not in ATOMIC:
+                    return None
+                constants += (type(item), item)
+            targets = [inner]
+            tokens = (kind, len(args), 0, Marker.CALLABLE, id(inner), *constants)
+            store = inner.__dict__[STORE_ATTRIBUTE]
+            if store.owner() is not inner:
+                return None
+        if store is None:
+            return None
+        entry = store.entries[self.mark, *tokens, *self._tokens_of(other)]
+        if not entry.matches(targets):
+            return None
+        wrapper = entry.take()
+        if wrapper is LOST:
+            return None
+        entry.hold()
+        self.tally.hits += 1
+        return wrapper
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The wrapper for a call, from a table or built now."""
@@ -136,6 +188,7 @@ class Interner:
         if self._binder is None:
             self._binder = Binder(self._signature_of())
             self._arity, self._names = self._binder.arity, self._binder.names
+            self._rest, self.second = self._binder.after_first()
         return self._binder.bind(args, kwargs)
 
     def _find(

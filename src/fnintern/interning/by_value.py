@@ -14,7 +14,8 @@ from fnintern.interning.by_object import Interner
 from fnintern.interning.shared import SharedForward, belongs_to, has_tracer, lend
 from fnintern.keys import strict
 from fnintern.keys.arguments import key_of
-from fnintern.keys.callables import is_bound_method, is_function_like
+from fnintern.keys.callables import is_bound_method, is_function_like, is_only_called
+from fnintern.keys.objects import importable
 from fnintern.keys.reasons import Explanation, Obstacle
 from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
 from fnintern.lifetime.entries import LOST, Entry
@@ -108,8 +109,14 @@ class ValueInterner(Interner):
         self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         token = self._token
-        functions = [value for value in values if is_function_like(value)]
+        callables = [value for value in values if is_function_like(value)]
+        # A function that its module holds is what a table or an `is` asks for.
+        functions = [value for value in callables if not importable(value)]
+        named = [value for value in callables if importable(value)]
         try:
+            for function in functions:
+                if not is_only_called(function):
+                    raise Unkeyable("f", function, "it is more than a function, and no other is it")
             frozen = freeze(*values, names=names)
             placed = place(
                 token.mark, self._context(), lambda: self._options(names, values), frozen
@@ -125,6 +132,7 @@ class ValueInterner(Interner):
             self._bypassed += 1
             return self._factory(*args, **kwargs)
         key, targets, owner = placed
+        key, targets = (*key, *map(id, named)), [*targets, *named]
         store = store_of(owner) if owner is not None else token.constants
         entry = store.entries.get(key)
         if entry is not None:

@@ -14,10 +14,9 @@ import weakref
 from typing import Any, Final, TypeVar, cast
 
 from fnintern.captures.code import is_users
-from fnintern.interning.by_object import Interner
+from fnintern.interning.by_object import MISSING, Interner
 from fnintern.keys.objects import importable
 from fnintern.keys.reasons import CacheInfo, Explanation
-from fnintern.keys.tokens import Marker
 
 __all__ = [
     "INTERNER",
@@ -33,7 +32,6 @@ T = TypeVar("T")
 
 _FunctionType: Final = types.FunctionType
 #: Not given. Of an enum, since a pickled function of ours has to find the same one.
-MISSING: Final = Marker.EMPTY
 
 
 INTERNER: Final = "__fnintern_interner__"
@@ -100,11 +98,25 @@ class _PlainMeta(InternedMeta):
         except Exception:  # not yet interned, or not even a function
             pass
         interner = cls.__fnintern_interner__  # type: ignore[attr-defined]
-        if not kwargs and not rest:
-            wrapper = interner.hit(function, other)
-            if wrapper is not None:
-                return wrapper
+        wrapper = hit_as_given(interner, function, other, rest, kwargs)
+        if wrapper is not None:
+            return wrapper
         return interner.find(given(function, other, rest), kwargs)
+
+
+def hit_as_given(
+    interner: Interner, function: Any, other: Any, rest: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The wrapper for one of the usual calls, or None; see :meth:`Interner.hit`."""
+    if rest:
+        return None
+    if not kwargs:
+        return interner.hit(function, other)
+    if other is MISSING and len(kwargs) == 1:
+        value = kwargs.get(interner.second, MISSING)
+        if value is not MISSING:
+            return interner.hit(function, value)
+    return None
 
 
 def given(function: Any, other: Any, rest: tuple[Any, ...]) -> tuple[Any, ...]:

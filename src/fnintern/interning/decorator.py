@@ -9,9 +9,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
-from fnintern.interning.by_object import Interner
+from fnintern.interning.by_object import MISSING, Interner
 from fnintern.interning.by_value import ValueInterner
-from fnintern.interning.classes import INTERNER, MISSING, given, intern_class, interner_of
+from fnintern.interning.classes import INTERNER, given, hit_as_given, intern_class, interner_of
 from fnintern.keys.reasons import CacheInfo, Explanation
 from fnintern.keys.tokens import STORE_ATTRIBUTE
 
@@ -48,10 +48,13 @@ def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunc
     def interned_factory(
         function: Any = MISSING, other: Any = MISSING, /, *rest: Any, **kwargs: Any
     ) -> Any:
-        if not rest and not kwargs:
-            wrapper = hit(function, other)
-            if wrapper is not None:
-                return wrapper
+        wrapper = (
+            hit_as_given(interner, function, other, rest, kwargs)
+            if rest or kwargs
+            else hit(function, other)
+        )
+        if wrapper is not None:
+            return wrapper
         return find(given(function, other, rest), kwargs)
 
     functools.update_wrapper(interned_factory, factory)

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Final
 
+from fnintern.keys.tokens import ATOMIC
+
 __all__ = ["Binder"]
 
 
@@ -30,6 +32,20 @@ class Binder:
         self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         #: How many positional arguments leave nothing to be bound; -1 where it takes keywords.
         self.arity = len(parameters) if self.names and parameters == positional else -1
+
+    def after_first(self) -> tuple[tuple[Any, ...] | None, str]:
+        """The tokens of all parameters but the first where a call leaves them out, if they are
+        plain constants; and the name of the second parameter of two, or an empty text."""
+        names = self.names
+        if names is None or self.arity != len(names):
+            return None, ""
+        if len(names) == 1:
+            return (), ""
+        if len(names) > 2:
+            return None, ""
+        default = self._defaults.get(names[1], self)
+        named = names[1] if self._positional_only < 2 else ""
+        return ((type(default), default) if type(default) in ATOMIC else None), named
 
     def bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -6,8 +6,12 @@ import contextlib
 import functools
 import sys
 import types
+from typing import Final
 
-__all__ = ["is_bound_method", "is_function_like", "is_partial", "is_standin"]
+__all__ = [
+    "is_bound_method", "is_function_like", "is_only_called", "is_partial", "is_pytree_node",
+    "is_standin", "syntax_of",
+]  # fmt: skip
 
 
 def is_partial(value: object) -> bool:
@@ -48,3 +52,41 @@ def is_bound_method(value: object) -> bool:
 def is_standin(kind: type) -> bool:
     """Whether instances stand for a callable: ``__standin_for__`` of their class says for which."""
     return any("__standin_for__" in vars(base) for base in kind.__mro__)
+
+
+#: Special methods that syntax and builtins look up on the class, and what makes a class one of
+#: dataclasses or of attrs.
+_NAMES: Final = """
+    len length_hint getitem setitem delitem iter next reversed contains bool enter exit aenter aexit
+    await aiter anext add radd iadd sub rsub isub mul rmul imul matmul rmatmul imatmul truediv
+    rtruediv itruediv floordiv rfloordiv ifloordiv mod rmod imod divmod rdivmod pow rpow ipow lshift
+    rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor neg pos abs invert
+    int float complex index round trunc floor ceil lt le gt ge array jax_array bytes fspath
+    dataclass_fields dataclass_params attrs_attrs
+"""
+_SYNTAX: Final = frozenset(f"__{name}__" for name in _NAMES.split())
+
+
+def syntax_of(kind: type) -> list[str]:
+    """The special methods of a class, beside the call, that are looked up on the class."""
+    found = (name for base in kind.__mro__ if base is not object for name in vars(base))
+    return [name for name in dict.fromkeys(found) if name in _SYNTAX]
+
+
+def is_only_called(value: object) -> bool:
+    """Whether all that others do with a callable is to call it and to read its attributes. A model
+    that is a pytree, has a length or is a dataclass is more."""
+    if type(value) in _CALLABLE_ONLY:
+        return True
+    return not syntax_of(type(value)) and not is_pytree_node(value)
+
+
+def is_pytree_node(value: object) -> bool:
+    """Whether JAX takes instances of the class apart."""
+    tree_util = sys.modules.get("jax.tree_util")
+    return tree_util is not None and not tree_util.all_leaves((value,))
+
+
+_CALLABLE_ONLY: Final = frozenset(
+    {types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial}
+)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Key
 
-__all__ = ["JITTED", "PLACEMENT", "PYTREE", "is_pytree_node", "jax_settings"]
+__all__ = ["JITTED", "PLACEMENT", "PYTREE", "jax_settings"]
 
 #: Members that jax calls of a class which is registered as a pytree.
 PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
@@ -23,12 +23,6 @@ PLACEMENT: Final = frozenset(
 
 #: Names of jax's own callables that cache what they wrap by identity.
 JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})
-
-
-def is_pytree_node(value: Any) -> bool:
-    """Whether JAX takes instances of the class apart."""
-    tree_util = sys.modules.get("jax.tree_util")
-    return tree_util is not None and not tree_util.all_leaves((value,))
 
 
 @functools.cache

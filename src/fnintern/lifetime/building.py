@@ -11,7 +11,7 @@ from fnintern.keys.arguments import rebuild
 from fnintern.keys.callables import is_bound_method
 from fnintern.keys.objects import importable
 from fnintern.lifetime.entries import OUTSIDE, Entry
-from fnintern.lifetime.standins import Forward
+from fnintern.lifetime.standins import Forward, standin_for
 from fnintern.lifetime.stores import drop_copied_store, store_of
 
 __all__ = ["build", "holds_one_of"]
@@ -73,7 +73,7 @@ def build(
         key = tuple(map(id, parts))
         if key not in forwards:
             try:
-                forwards[key] = Forward(*parts)
+                forwards[key] = standin_for(*parts)
             except TypeError:  # a ufunc takes no weak reference; see fnintern.keys
                 return target
         return forwards[key]

@@ -86,7 +86,11 @@ class Entry:
 
     def matches(self, targets: list[Any]) -> bool:
         """Whether the callables are still, object by object, the ones of this entry (I4)."""
-        return all(ref() is target for ref, target in zip(self.refs, targets, strict=True))
+        # A generator would take three times as long.
+        for ref, target in zip(self.refs, targets, strict=True):  # noqa: SIM110
+            if ref() is not target:
+                return False
+        return True
 
     def take(self) -> Any:
         """The wrapper, or :data:`LOST` if it died while a collection had made the table weak."""
@@ -265,15 +269,18 @@ def handed_out(entry: Entry) -> None:
     _fresh[id(entry)] = entry
 
 
-def demote(everything: bool = True) -> None:
+def demote(everything: bool = True, temporary: bool = True) -> None:
     """Lets go of the callables of all wrappers that nobody holds any more (L1).
 
     Args:
         everything: whether wrappers that were held the last time are looked at, too.
+        temporary: whether entries are looked at that have to be made again once they have gone.
     """
-    held = [item for item in list(_fresh.items()) if everything or not item[1].temporary]
+    held = list(_fresh.items())
     if everything:
         held += list(_old.items())
+    if not temporary:
+        held = [item for item in held if not item[1].temporary]
     for number, _ in held:
         # Out of the lists first: a hit in another thread puts it back in.
         _fresh.pop(number, None)
@@ -319,6 +326,8 @@ class _Due:
 _MANY: Final = 512
 _look_at_fresh: Final = _Due(_fresh, 0.1)
 _look_at_all: Final = _Due(_old, 2.0)
+#: To make an entry again costs a trace.
+_look_at_temporary: Final = _Due({}, 60.0)
 
 
 def _around_collection(phase: str, info: dict[str, int]) -> None:
@@ -330,7 +339,10 @@ def _around_collection(phase: str, info: dict[str, int]) -> None:
     if not everything and not _look_at_fresh():
         return
     start = time.monotonic()
-    demote(everything)
+    temporary = info["generation"] > 1 or _look_at_temporary()
+    demote(everything, temporary)
+    if temporary:
+        _look_at_temporary.done(start)
     _look_at_fresh.done(start)
     if everything:
         # One that is held only by a cycle that goes with this collection must not be kept by us.

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import inspect
 import operator
+import sys
 import types
 import weakref
 from typing import Any, Final
 
+from fnintern.keys.callables import is_only_called, is_pytree_node, syntax_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE
+from fnintern.keys.weakids import WeakIds
 
-__all__ = ["FREED", "Forward", "callable_of", "hold", "strengthen", "weaken"]
+__all__ = ["FREED", "Forward", "callable_of", "hold", "standin_for", "strengthen", "weaken"]
 
 _FunctionType: Final = types.FunctionType
 
@@ -80,7 +83,8 @@ class Forward:
 
     def _renew(self) -> None:
         """Makes the reference to the callable strong."""
-        _SET(self, "_strong", tuple(ref() for ref in _GET(self, "_weak")))
+        if _GET(self, "_strong") is None:
+            _SET(self, "_strong", tuple([ref() for ref in _GET(self, "_weak")]))
 
     def _release(self) -> Any:
         """Makes it weak; returns what :meth:`_restore` needs."""
@@ -92,6 +96,70 @@ class Forward:
 
     def _restore(self, kept: Any) -> None:
         _SET(self, "_strong", kept)
+
+
+def standin_for(*targets: Any) -> Forward:
+    """A stand-in that the syntax of Python, and JAX, take for the callable, too.
+
+    Args:
+        *targets: the callable, or the ``__self__`` and ``__func__`` of a bound method.
+    """
+    if len(targets) == 2 or is_only_called(targets[0]):
+        return Forward(*targets)
+    kind = type(targets[0])
+    made = _classes.get(kind)
+    if made is None:
+        made = _class_for(targets[0], kind)
+        _classes.set(kind, made)
+    return made(*targets)
+
+
+#: Classes of callables, each with that of its stand-ins.
+_classes: WeakIds[type[Forward]] = WeakIds()
+
+
+def _class_for(target: Any, kind: type) -> type[Forward]:
+    """A class of stand-ins with the special methods of a class."""
+    namespace: dict[str, Any] = {"__slots__": ()}
+    for name in syntax_of(kind):
+        found = getattr(kind, name)
+        namespace[name] = _forwarding(name) if callable(found) else found
+    made: type[Forward] = type("Forward", (Forward,), namespace)
+    if is_pytree_node(target):  # JAX keeps the class of a node, and so that of its stand-ins
+        _register(made)
+    return made
+
+
+def _forwarding(name: str) -> Any:
+    def method(self: Any, /, *args: Any) -> Any:
+        target = callable_of(self)
+        return getattr(type(target), name)(target, *args)
+
+    return method
+
+
+def _register(made: type[Forward]) -> None:
+    """Has JAX take stand-ins apart as their callables. What it puts together again is a stand-in,
+    too: the structures of both are equal."""
+    tree = sys.modules["jax.tree_util"]
+
+    def flatten_with_keys(standin: Any) -> Any:
+        target = callable_of(standin)
+        parts, level = tree.tree_flatten_with_path(target, is_leaf=lambda x: x is not target)
+        return [(path[0], part) for path, part in parts], level
+
+    def flatten(standin: Any) -> Any:
+        parts, level = flatten_with_keys(standin)
+        return [part for _, part in parts], level
+
+    def unflatten(level: Any, parts: Any) -> Any:
+        whole = level.unflatten(parts)
+        try:
+            return made(whole)
+        except TypeError:  # it takes no weak reference
+            return whole
+
+    tree.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
 
 
 FREED: Final = (
