@@ -9,7 +9,7 @@ import inspect
 import pickle
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import attrs
 import equinox as eqx
@@ -586,3 +586,31 @@ def test_a_class_in_use_stays_as_it_is() -> None:
     assert isinstance(other(abs), InUse)
     assert InUse(abs) is not InUse(abs)
     assert type(InUse(abs)) is InUse
+
+
+Parameter = TypeVar("Parameter")
+
+
+class Registered:
+    """A base that counts its subclasses."""
+
+    names: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        Registered.names.append(cls.__name__)
+
+
+class GenericWrapper(Registered, Generic[Parameter]):
+    def __init__(self, f: Any) -> None:
+        self.f = f
+
+
+def test_a_generic_class_that_exists_stays_generic() -> None:
+    """Interned as it is, or patched: its library may write ``Wrapper[Callable](f)``."""
+    before = list(Registered.names)
+    shared: Any = interned(GenericWrapper)
+    assert shared[int](abs).f(-1) == 1
+    assert shared.__parameters__ == (Parameter,)
+    assert shared[int](abs) is shared[int](abs)
+    assert Registered.names == before  # it is no other class to its bases

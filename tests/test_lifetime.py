@@ -487,3 +487,41 @@ def test_L1_whatever_generation_collections_are_of(
         cycle.append(cycle)
     del kept[:]
     assert sum(ref() is not None for ref in alive) < 1500
+
+
+def _loss(model: Any, x: Any) -> Any:
+    return model(x) + 1
+
+
+#: What a factory gets, and is dropped at once -> with other callables that only the wrapper holds.
+DROPPED: dict[str, Callable[[], Any]] = {
+    "partial over an object": lambda: functools.partial(_loss, Plain(2)),
+    "partial over a lambda": lambda: functools.partial(_loss, lambda x: x + 2),
+    "keyword": lambda: functools.partial(lambda x, m: m(x) + 1, m=Plain(2)),
+    "tuple": lambda: functools.partial(lambda ms, x: ms[0](x) + 1, (Plain(2), Plain(3))),
+    "local function": lambda: (lambda n: lambda x: _loss(lambda y: y + n, x))(2),
+}
+
+
+@pytest.mark.parametrize("by", ["object", "value"])
+@pytest.mark.parametrize("name", DROPPED)
+def test_L2_a_held_wrapper_holds_what_is_inside_of_its_arguments(name: str, by: Any) -> None:
+    """A function that the wrapper holds has a store, and in it the table's own reference."""
+    wrap: Any = interned(lambda f: lambda x: f(x), by=by)
+    held = wrap(DROPPED[name]())
+    expected = held(1)
+    for _ in range(3):
+        gc.collect()
+        assert held(1) == expected
+
+
+@pytest.mark.parametrize("by", ["object", "value"])
+def test_L2_a_held_wrapper_of_a_function_and_an_object(by: Any) -> None:
+    wrap: Any = interned(lambda f, *more: lambda x: [f(x), *(m(x) for m in more)], by=by)
+    held = wrap(_loss.__get__(Plain(1)), Plain(2), _loss)
+    gc.collect()
+    held_too = wrap(lambda x: x, Plain(2))
+    gc.collect()
+    assert held_too(1)[0] == 1
+    assert len(held_too(1)) == 2
+    assert held.__name__ == "<lambda>"

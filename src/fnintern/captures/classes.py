@@ -10,7 +10,7 @@ import types
 from typing import Any, Final
 
 from fnintern.captures.declared import key_function
-from fnintern.captures.functions import UNREAD_NAMES, add_attributes
+from fnintern.captures.functions import UNREAD_NAMES, add_attributes, parts_of
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.modules import KEYED_TYPES, READ_OUTSIDE, add_items
 from fnintern.captures.reading import WHOLE_ONLY, ReadClass, Reading, ReadObject, reading_of
@@ -126,8 +126,21 @@ def visit_read_sets(walk: Walk) -> None:
         if size == seen:
             break
         seen = size
+    _note_written(walk)
     _visit_descriptions(walk, reading)
     _check_doubtful(walk, reading)
+
+
+def _note_written(walk: Walk) -> None:
+    """What is in the attributes that code assigns to, off whatever object."""
+    assigned = frozenset().union(*(facts.assigned_attributes for facts in walk.facts))
+    filled = frozenset().union(*(facts.filled_attributes for facts in walk.facts))
+    if not assigned and not filled:
+        return
+    for record in walk.objects:
+        walk.written += tuple(record.value_of(name) for name in sorted(assigned))
+        for name in sorted(filled):
+            walk.written += parts_of(record.value_of(name))
 
 
 def _visit_object(

@@ -49,6 +49,11 @@ class CodeFacts:
         reads: names of attributes that are read, off whatever object, each with how its value is
             read: by constant keys alone, or as a :data:`WHOLE`.
         stores: names of attributes that are assigned to.
+        assigned: names of variables outside that get another value, which does not depend on the
+            one they have; with what nested code assigns to variables of this code.
+        filled: names of variables outside whose items are assigned to.
+        assigned_attributes: the same for attributes of any object.
+        filled_attributes: those whose items are assigned to.
         introspects: whether it may read attributes by names that are made when it runs.
         formats: whether it may take the text of an object.
         compares: whether it may ask objects whether they are equal.
@@ -65,6 +70,10 @@ class CodeFacts:
     imports: tuple[tuple[tuple[str, int], tuple[Chain, ...]], ...]
     reads: dict[str, frozenset[Any]]
     stores: frozenset[str]
+    assigned: tuple[str, ...]
+    filled: tuple[str, ...]
+    assigned_attributes: frozenset[str]
+    filled_attributes: frozenset[str]
     introspects: bool
     formats: bool
     compares: bool
@@ -96,12 +105,18 @@ def _analyse(code: types.CodeType) -> CodeFacts:
     scan = Scan()
     for part in _nested(code):
         scan.code(part)
+    # What these assign to is an object that is being made.
+    making = code.co_name in ("__init__", "__new__", "__post_init__", "__setstate__")
     return CodeFacts(
         globals=tuple((name, tuple(chains)) for name, chains in scan.globals.items()),
         chains={name: tuple(chains) for name, chains in scan.closure.items()},
         imports=tuple((name, tuple(chains)) for name, chains in scan.imports.items()),
         reads={name: frozenset(how) for name, how in scan.reads.items()},
         stores=frozenset(scan.stores),
+        assigned=tuple(scan.assigned),
+        filled=tuple(scan.filled),
+        assigned_attributes=frozenset(() if making else scan.assigned_attributes),
+        filled_attributes=frozenset(() if making else scan.filled_attributes),
         introspects=scan.introspects,
         formats=scan.formats,
         compares=scan.compares,

@@ -20,8 +20,9 @@ from typing import Any
 from fnintern.captures.classes import visit_read_sets
 from fnintern.captures.kinds import Kinds
 from fnintern.captures.reading import ReadObject, reading_of
-from fnintern.captures.walk import References
-from fnintern.keys.tokens import Key, Refused
+from fnintern.captures.values import is_array
+from fnintern.captures.walk import References, Walk
+from fnintern.keys.tokens import Key, Marker, Refused
 from fnintern.libraries.jax import PLACEMENT
 
 __all__ = ["Frozen", "freeze"]
@@ -103,6 +104,8 @@ def freeze(
         walk.whole = False
         if walk.facts or walk.classes or walk.objects:
             visit_read_sets(walk)
+        if walk.written and references is References.READ:
+            _add_written(walk)
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
     return Frozen(
@@ -115,3 +118,19 @@ def freeze(
         not PLACEMENT.isdisjoint(reading_of(tuple(walk.facts)).names),
         walk.objects,
     )
+
+
+def _add_written(walk: Walk) -> None:
+    """What is found where code only writes. A trace that puts another value there may hand it to
+    the caller, as a counter or a log does not; an array or a tracer it can only lose there."""
+    for value in walk.written:
+        if is_array(value):
+            walk.tokens.append(Marker.LEAF)
+            continue
+        try:
+            found = freeze(value, names=("written",), references=References.READ)
+        except Refused:
+            walk.tokens.append(Marker.EMPTY)
+        else:
+            walk.tokens += found.key
+            walk.targets += found.targets

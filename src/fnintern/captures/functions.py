@@ -35,6 +35,7 @@ __all__ = [
     "add_method",
     "add_method_wrapper",
     "add_partial",
+    "parts_of",
 ]
 
 #: Attributes that say nothing of what an object does: our own, and the number that haiku gives to
@@ -119,7 +120,33 @@ def add_function(walk: Walk, value: types.FunctionType, path: str) -> None:
         if facts.identifies:
             raise Refused(path, value, "it asks for the id() of an object", "name the object")
         _globals(walk, value, facts, namespace, path)
+        if facts.assigned or facts.filled:
+            _note_written(walk, value, facts)
     walk.depth -= 1
+
+
+def _note_written(walk: Walk, value: types.FunctionType, facts: CodeFacts) -> None:
+    """What is in the variables that code assigns to, and in what it puts items into."""
+    cells = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
+
+    def content_of(name: str) -> Any:
+        try:
+            return cells[name].cell_contents if name in cells else value.__globals__[name]
+        except (KeyError, ValueError):
+            return EMPTY
+
+    walk.written += tuple(map(content_of, facts.assigned))
+    for name in facts.filled:
+        walk.written += parts_of(content_of(name))
+
+
+def parts_of(value: Any) -> tuple[Any, ...]:
+    """The keys and items of a container, and what an object has as attributes."""
+    if isinstance(value, dict):
+        return (*dict.keys(value), *dict.values(value))
+    if isinstance(value, list):
+        return tuple(list.__iter__(value))
+    return tuple((namespace_of(value) or {}).values())
 
 
 def add_attributes(walk: Walk, namespace: dict[str, Any], path: str) -> None:

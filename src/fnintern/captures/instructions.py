@@ -87,6 +87,10 @@ class Scan:
         self.imports: dict[tuple[str, int], dict[Chain, None]] = {}
         self.reads: dict[str, set[Any]] = {}
         self.stores: set[str] = set()
+        self.assigned: dict[str, None] = {}
+        self.filled: dict[str, None] = {}
+        self.assigned_attributes: set[str] = set()
+        self.filled_attributes: set[str] = set()
         self.names: dict[str, None] = {}
         self.introspects = self.formats = self.compares = False
         self.identifies = self.constructs = False
@@ -136,6 +140,9 @@ class Scan:
         name = step.opname
         if name == "STORE_ATTR":
             self.stores.add(step.argval)
+            self.assigned_attributes.add(step.argval)
+        elif name in ("STORE_GLOBAL", "STORE_DEREF"):
+            self.assigned[step.argval] = None
         elif name in ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE") or (
             name == "BINARY_OP" and step.argrepr in ("%", "%=")
         ):
@@ -201,7 +208,20 @@ class Scan:
         if not written:
             self._note_attributes(chain)
             found.setdefault(name, {})[chain] = None
+        elif self._is_item(after):
+            self._note_filled(chain, name)
         return after
+
+    def _is_item(self, i: int) -> bool:
+        """Whether an item is assigned to the value on the stack before ``i``."""
+        return self._name(i) in _SIMPLE and self._name(i + 1) == "STORE_SUBSCR"
+
+    def _note_filled(self, chain: Chain, name: str = "") -> None:
+        last = chain[-1] if chain else None
+        if isinstance(last, str):
+            self.filled_attributes.add(last)
+        elif name:
+            self.filled[name] = None
 
     def _attribute(self, i: int) -> int:
         """An attribute read off a local variable or another value; returns where to go on."""
@@ -213,6 +233,8 @@ class Scan:
         chain, after, written = self._chain(i)
         if not written:
             self._note_attributes(chain)
+        elif self._is_item(after):
+            self._note_filled(chain)
         return after
 
     def _note_attributes(self, chain: Chain) -> None:
@@ -250,7 +272,7 @@ class Scan:
         name = self._name(i)
         if name == "STORE_ATTR":
             return True
-        if name in _SIMPLE and self._name(i + 1) == "STORE_SUBSCR":
+        if self._is_item(i):
             return True
         if self._update(i):
             return True

@@ -43,6 +43,7 @@ __all__ = [
     "add_trusted",
     "add_weak",
     "add_weak_values",
+    "is_array",
 ]
 
 #: The largest NumPy array that becomes part of a key, in bytes. It is compared by a digest of its
@@ -207,10 +208,15 @@ def add_leaf(walk: Walk, value: Any, path: str) -> None:
     walk.leaves.append(value)
 
 
+def is_array(value: Any) -> bool:
+    """Whether it is an array of JAX, or a tracer."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, getattr(jax, "Array", ()))
+
+
 def add_array(walk: Walk, value: Any, kind: type, path: str) -> bool:
     """Arrays of jax are leaves, small ones of numpy are part of the key."""
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(value, getattr(jax, "Array", ())):
+    if is_array(value):
         add_leaf(walk, value, path)
         if kind.__module__.partition(".")[0] == "jaxlib":
             walk.handlers.setdefault(kind, add_leaf)  # the usual one, the short way from now on

@@ -85,6 +85,8 @@ class Walk:
     # Defaults on the class: most walks need few of these, and a walk is part of every hit.
     leaves: list[Any]
     buffers: tuple[tuple[Any, Any], ...] = ()
+    #: What is found where code only writes.
+    written: tuple[Any, ...] = ()
     owner: Any = None
     #: Whether arrays are keyed by identity: a jitted function has them as constants.
     fixed = False

@@ -236,9 +236,16 @@ def subclass_of(cls: type[T]) -> type[T]:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
-    meta: Any = type(cls)
-    made: type[T] = meta(cls.__name__, (cls,), namespace)
+    made: type[T] = _make_silently(type(cls), cls.__name__, (cls,), namespace)
+    _keep_parameters(made, cls)
     return made
+
+
+def _keep_parameters(new: type, cls: type) -> None:
+    """Makes a class that is made of a generic one generic in the same parameters."""
+    parameters = getattr(cls, "__parameters__", None)
+    if parameters and _is_generic(cls):
+        type.__setattr__(new, "__parameters__", parameters)
 
 
 def _recreate(cls: type[T], pattern: Interner) -> type[T]:
@@ -267,6 +274,7 @@ def _recreate(cls: type[T], pattern: Interner) -> type[T]:
             f"metaclass failed ({type(error).__name__}: {error}). Decorate a function that "
             f"returns its instances instead"
         ) from error
+    _keep_parameters(new, cls)
     _point_super_at(new, cls)
     return new
 

@@ -30,8 +30,9 @@ from fnintern.lifetime.stores import Store, store_of
 __all__ = ["LOST", "Entry", "demote", "handed_out"]
 
 
-#: What is not looked into for references from a wrapper to itself.
-OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward)
+#: What is not looked into for references from a wrapper to itself. A function that it holds has its
+#: store, and in it the table's own reference to the wrapper.
+OUTSIDE: Final = (type, types.ModuleType, types.CodeType, Forward, Store)
 
 #: What an entry has in place of its wrapper while it refers to it weakly.
 LOST: Final = object()
