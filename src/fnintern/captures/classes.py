@@ -191,7 +191,7 @@ def _visit_class(
             continue
         for name, content in list(vars(base).items()):
             if (
-                (every or reading.uses(name, content) or reading.calls(name, called))
+                (every or reading.uses(name, content, called))
                 and (id(base), name) not in done
                 and name not in _NOT_MEMBERS
                 and not _is_attrs_repr(content)

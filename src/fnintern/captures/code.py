@@ -121,7 +121,8 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         formats=scan.formats,
         compares=scan.compares,
         identifies=scan.identifies,
-        constructs=scan.constructs,
+        # What dataclasses makes asks for classes to compare them.
+        constructs=scan.constructs and not code.co_qualname.startswith("__create_fn__"),
         writes=_written(code),
         names=tuple(name for name in scan.names if name not in BUILTIN_NAMES),
         library=is_library_path(code.co_filename),

@@ -104,16 +104,28 @@ class Reading:
         self._stores = frozenset().union(*(fact.stores for fact in facts))
         if not any(fact.compares for fact in facts):
             self._quiet |= _COMPARISONS
+        #: What is known of names of members, for classes whose instances may be made, and others.
+        self._uses: tuple[dict[str, bool | None], dict[str, bool | None]] = {}, {}
 
-    def uses(self, name: str, member: Any) -> bool:
-        """Whether a member of a class is read, or called when an attribute is assigned to."""
-        return name in self.reads or (name in self._stores and hasattr(type(member), "__set__"))
+    def uses(self, name: str, member: Any, called: bool) -> bool:
+        """Whether a member of a class is read, is called when an attribute is assigned to, or may
+        be called by the syntax of the code.
 
-    def calls(self, name: str, called: bool) -> bool:
-        """Whether a special method may be called by the syntax of the code."""
-        return (
-            is_protocol(name) and name not in self._quiet and (called or name not in _MAKING)
-        ) or name in PYTREE
+        Args:
+            called: whether the code may make instances of the class.
+        """
+        found = self._uses[called].get(name, self)
+        if found is self:
+            found = self._uses[called][name] = self._is_used(name, called)
+        return hasattr(type(member), "__set__") if found is None else bool(found)
+
+    def _is_used(self, name: str, called: bool) -> bool | None:
+        """None says that it depends on the member."""
+        if name in self.reads or name in PYTREE:
+            return True
+        if is_protocol(name) and name not in self._quiet and (called or name not in _MAKING):
+            return True
+        return None if name in self._stores else False
 
 
 @functools.lru_cache(maxsize=1024)

@@ -79,6 +79,12 @@ def _places_of(names: frozenset[str]) -> tuple[str, ...]:
 
 def is_library_path(path: str) -> bool:
     """Whether a file belongs to the standard library or to a known library that is loaded."""
+    return _is_library_path(path, len(sys.modules))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_library_path(path: str, loaded: int) -> bool:
+    """The same, with how many modules are loaded, among which a library may be new."""
     if path.startswith("<"):
         return path.startswith("<frozen ")
     standard, packages = _roots()
