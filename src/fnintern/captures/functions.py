@@ -19,6 +19,7 @@ from fnintern.captures.declared import is_stateless
 from fnintern.captures.modules import ESCAPES, READ_OUTSIDE, add_module, check_pure, loose, read_by
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, References, Walk
+from fnintern.keys.callables import annotations_of
 from fnintern.keys.objects import is_protocol, namespace_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
 from fnintern.libraries.ownership import is_library_module, is_library_object
@@ -112,7 +113,11 @@ def add_function(walk: Walk, value: types.FunctionType, path: str) -> None:
             attributes = {n: item for n, item in attributes.items() if is_protocol(n)}
         add_attributes(walk, attributes, path)
     if not library:
-        add_annotations(walk, value.__annotations__, path)
+        annotations = annotations_of(value)
+        if isinstance(annotations, dict):
+            add_annotations(walk, annotations, path)
+        elif annotations is not None:
+            walk.target(Marker.CODE, annotations, path)
         tokens += (value.__qualname__, value.__doc__)
         if walk.owner is None:
             walk.owner = value

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from fnintern.captures.freezing import freeze
 from fnintern.keys import strict
+from fnintern.keys.callables import annotations_of
 from fnintern.keys.tokens import Key, Marker
 from fnintern.lifetime.entries import Entry
 from fnintern.lifetime.standins import FREED, Forward
@@ -182,7 +183,10 @@ class SharedForward(Forward):
 
 def only_names(function: FunctionType) -> bool:
     """Whether its annotations are text, as ``from __future__ import annotations`` makes them."""
-    return {str}.issuperset(map(type, function.__annotations__.values()))
+    annotations = annotations_of(function)
+    if isinstance(annotations, dict):
+        return {str}.issuperset(map(type, annotations.values()))
+    return annotations is None
 
 
 def belongs_to(forward: SharedForward, entry: Entry) -> None:

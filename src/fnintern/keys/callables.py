@@ -6,11 +6,11 @@ import contextlib
 import functools
 import sys
 import types
-from typing import Final
+from typing import Any, Final
 
 __all__ = [
-    "is_bound_method", "is_function_like", "is_only_called", "is_partial", "is_pytree_node",
-    "is_standin", "syntax_of",
+    "annotations_of", "copy_annotations", "is_bound_method", "is_function_like", "is_only_called",
+    "is_partial", "is_pytree_node", "is_standin", "syntax_of",
 ]  # fmt: skip
 
 
@@ -90,3 +90,23 @@ def is_pytree_node(value: object) -> bool:
 _CALLABLE_ONLY: Final = frozenset(
     {types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial}
 )
+
+
+def annotations_of(function: types.FunctionType) -> Any:
+    """The annotations of a function as they stand. Since Python 3.14 that is the code that makes
+    them, which is not run: it may fail, for names that only a type checker imports.
+
+    Returns:
+        A dictionary, a code object, or None.
+    """
+    if sys.version_info >= (3, 14):
+        return getattr(function.__annotate__, "__code__", None)
+    return function.__annotations__
+
+
+def copy_annotations(new: types.FunctionType, function: types.FunctionType) -> None:
+    """Gives one function the annotations of another, without running them."""
+    if sys.version_info >= (3, 14):
+        new.__annotate__ = function.__annotate__
+    elif function.__annotations__:
+        new.__annotations__ = function.__annotations__

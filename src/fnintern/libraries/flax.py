@@ -15,6 +15,7 @@ from fnintern.keys.tokens import Key
 from fnintern.libraries.jax import jax_settings
 
 __all__ = [
+    "PRIVATE",
     "flax_settings",
     "has_interceptors",
     "is_identifier",
@@ -23,6 +24,21 @@ __all__ = [
     "is_trace_state",
     "unread_attributes",
 ]
+
+
+#: Private names, each with the first release that has it, or "all" of the supported ones.
+PRIVATE: Final = {
+    "flax.nnx.graphlib:set_graph_mode": "0.12.6",
+    "flax.nnx.graphlib:set_graph_updates": "0.12.6",
+    "flax.nnx.variablelib:use_eager_sharding": "all",
+    "flax.nnx.variablelib:VARIABLE_CONTEXT": "all",
+    "flax.core.spmd:get_logical_axis_rules": "all",
+    "flax.configurations:config._values": "all",
+    "flax.linen.module:_global_interceptor_stack": "all",
+    "flax.nnx.tracers:TraceState": "all",
+    "flax.core.scope:Scope": "all",
+    "flax.ids:FlaxId": "all",
+}
 
 
 def is_reference_state(value: Any) -> bool:

@@ -10,7 +10,17 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Refused
 
-__all__ = ["frame_state"]
+__all__ = ["PRIVATE", "frame_state"]
+
+#: Private names, each with the first release that has it, or "all" of the supported ones.
+PRIVATE: Final = {
+    "haiku._src.base:frame_stack": "all",
+    "haiku._src.base:current_frame": "all",
+    "haiku._src.base:param_creator_stack": "all",
+    "haiku._src.module:interceptor_stack": "all",
+    "haiku._src.module:method_hook_stack": "all",
+    "haiku._src.dot:graph_stack": "all",
+}
 
 #: Functions of haiku's users, which may do anything: module, stack.
 _HOOKS: Final = (

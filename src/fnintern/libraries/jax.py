@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Key
 
-__all__ = ["JITTED", "PLACEMENT", "PYTREE", "jax_settings"]
+__all__ = ["JITTED", "PLACEMENT", "PRIVATE", "PYTREE", "jax_settings"]
 
 #: Members that jax calls of a class which is registered as a pytree.
 PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})
@@ -20,6 +20,14 @@ PLACEMENT: Final = frozenset(
      "global_shards", "is_fully_replicated", "is_fully_addressable", "device_set",
      "unsafe_buffer_pointer"}
 )  # fmt: skip
+
+#: Private names, each with the first release that has it, or "all" of the supported ones.
+PRIVATE: Final = {
+    "jax._src.core:trace_ctx": "all",
+    "jax.config:jax_default_prng_impl": "all",
+    "jax.config:jax_enable_custom_prng": "all",
+    "jax.config:jax_legacy_prng_key": "all",
+}
 
 #: Names of jax's own callables that cache what they wrap by identity.
 JITTED: Final = frozenset({"PjitFunction", "PmapFunction", "CompiledFunction"})

@@ -8,11 +8,15 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from fnintern.keys.tokens import Refused
 
-__all__ = ["check_handlers"]
+__all__ = ["PRIVATE", "check_handlers"]
+
+
+#: Private names, each with the first release that has it, or "all" of the supported ones.
+PRIVATE: Final = {"numpyro.primitives:_PYRO_STACK": "all"}
 
 
 def check_handlers(values: Sequence[Any]) -> None:

@@ -14,7 +14,7 @@ import attrs
 import jax
 import numpy as np
 
-from fnintern.keys.callables import is_partial
+from fnintern.keys.callables import copy_annotations, is_partial
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused, Unkeyable
 from fnintern.staging.structures import holds_text_only
 
@@ -217,8 +217,7 @@ def _twin_function(function: types.FunctionType) -> types.FunctionType:
     new.__qualname__ = function.__qualname__
     new.__module__ = function.__module__
     new.__doc__ = function.__doc__
-    if function.__annotations__:
-        new.__annotations__ = function.__annotations__
+    copy_annotations(new, function)
     new.__dict__.update(_attributes(function))
     return new
 
