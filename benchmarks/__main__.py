@@ -46,6 +46,8 @@ PARTS = {
     "staged": Part("staged", 9, 300),
     "first_call": Part("first_call", 15, 3),
     "costs": Part("costs", 9, 300),
+    "everyday": Part("everyday", 9, 300),
+    "sizes": Part("sizes", 7, 100),
     "models": Part("models", 7, 20),
     "memory": Part("memory", 1, 10_000),
     "hits": Part("hits", 25, 100_000),
