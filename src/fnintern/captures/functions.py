@@ -162,6 +162,8 @@ def add_attributes(walk: Walk, namespace: dict[str, Any], path: str) -> None:
         walk.tokens.append(name)
         if name == "__annotations__" and type(item) is dict:  # by functools.wraps
             add_annotations(walk, item, path)
+        elif type(item) is bool or item is None:  # the usual ones, without a call for each
+            walk.tokens += (type(item), item)
         elif type(item) is inspect.Signature:  # of annotations too, by their text
             walk.tokens += (str(item), tuple(item.parameters))
         else:

@@ -83,8 +83,14 @@ def add_sequence(walk: Walk, value: Any, path: str) -> None:
     if len(value) > _MANY and _plain(walk, value):
         return
     walk.deeper(value, path)
+    tokens = walk.tokens
     for i, item in enumerate(value):
-        walk.add(item, f"{path}[{i}]")
+        kind = type(item)
+        # The usual items, without a call for each.
+        if (kind is str and len(item) <= MAX_KEPT) or kind is bool or item is None:
+            tokens += (kind, item)
+        else:
+            walk.add(item, f"{path}[{i}]")
     walk.depth -= 1
 
 
