@@ -452,3 +452,9 @@ def test_the_table_fits_80_columns_and_says_all() -> None:
 
 def test_repr_is_short() -> None:
     assert repr(Retraces()) == "<Retraces: 0 causes, 0 of 0 traces>"
+
+
+def test_whose_line_it_is_goes_by_what_the_library_is() -> None:
+    """A package of the user's may be installed; a library that is known is one wherever it lies."""
+    assert frames.is_user_file("/env/lib/python3.13/site-packages/my_project/train.py")
+    assert not frames.is_user_file(str(jax.__file__))

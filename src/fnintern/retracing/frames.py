@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import site
-import sysconfig
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
 import attrs
+
+from fnintern.libraries.ownership import is_library_path
 
 __all__ = ["Mark", "Place", "is_user_file", "locate", "mark_of", "user_root"]
 
@@ -24,18 +24,6 @@ _user_roots: list[str] = []
 _is_user: dict[str, bool] = {}
 
 
-def _library_roots() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    roots = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    roots.update(getattr(site, "getsitepackages", list)())
-    roots.add(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # fnintern
-    roots |= {os.path.realpath(root) for root in roots}
-    return tuple(os.path.join(root, "") for root in roots)
-
-
-_LIBRARY_ROOTS: Final = _library_roots()
-
-
 def user_root(directory: str) -> None:
     """Take the files in a directory for the user's, wherever they are installed."""
     _user_roots.append(os.path.join(os.path.abspath(directory), ""))
@@ -43,7 +31,7 @@ def user_root(directory: str) -> None:
 
 
 def is_user_file(filename: str) -> bool:
-    """Is this file the user's, and not the standard library's or an installed package's?"""
+    """Whether a file is the user's: neither of the standard library nor of a known library."""
     known = _is_user.get(filename)
     if known is None:
         known = _is_user[filename] = _decide(filename)
@@ -56,10 +44,7 @@ def _decide(filename: str) -> bool:
     path = os.path.abspath(filename)
     if any(path.startswith(root) for root in _user_roots):
         return True
-    parts = path.split(os.sep)
-    if "site-packages" in parts or "dist-packages" in parts:
-        return False
-    return not path.startswith(_LIBRARY_ROOTS)
+    return not is_library_path(path)
 
 
 class Mark:
