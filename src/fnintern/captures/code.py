@@ -52,6 +52,8 @@ class CodeFacts:
         assigned: names of variables outside that get another value, which does not depend on the
             one they have; with what nested code assigns to variables of this code.
         filled: names of variables outside whose items are assigned to.
+        assigned_on: names of variables outside, each with the attributes that lead to one which is
+            assigned to.
         assigned_attributes: the same for attributes of any object.
         filled_attributes: those whose items are assigned to.
         introspects: whether it may read attributes by names that are made when it runs.
@@ -72,6 +74,7 @@ class CodeFacts:
     stores: frozenset[str]
     assigned: tuple[str, ...]
     filled: tuple[str, ...]
+    assigned_on: tuple[tuple[str, ...], ...]
     assigned_attributes: frozenset[str]
     filled_attributes: frozenset[str]
     introspects: bool
@@ -115,6 +118,7 @@ def _analyse(code: types.CodeType) -> CodeFacts:
         stores=frozenset(scan.stores),
         assigned=tuple(scan.assigned),
         filled=tuple(scan.filled),
+        assigned_on=tuple(scan.assigned_on),
         assigned_attributes=frozenset(() if making else scan.assigned_attributes),
         filled_attributes=frozenset(() if making else scan.filled_attributes),
         introspects=scan.introspects,

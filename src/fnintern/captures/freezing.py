@@ -23,7 +23,6 @@ from fnintern.captures.reading import ReadObject, reading_of
 from fnintern.captures.values import is_array
 from fnintern.captures.walk import References, Walk
 from fnintern.keys.tokens import Key, Marker, Refused
-from fnintern.libraries.jax import PLACEMENT
 
 __all__ = ["Frozen", "freeze"]
 
@@ -39,11 +38,14 @@ class Frozen:
         holders: the functions, containers and objects met.
         buffers: the NumPy arrays met, each with what stands for its contents in the key.
         asks_placement: whether code may ask an array where it is.
+        calls_host: whether code may have JAX call back to Python: what a callback captures stays
+            in the program.
         objects: those of which some attributes are read, with what is.
     """
 
     __slots__ = (
-        "asks_placement", "buffers", "holders", "key", "leaves", "objects", "owner", "targets",
+        "asks_placement", "buffers", "calls_host", "holders", "key", "leaves", "objects", "owner",
+        "targets",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +58,9 @@ class Frozen:
         buffers: Sequence[tuple[Any, Any]] = (),
         asks_placement: bool = False,
         objects: Sequence[ReadObject] = (),
+        calls_host: bool = False,
     ) -> None:
+        self.calls_host = calls_host
         self.asks_placement = asks_placement
         self.objects = objects
         self.buffers = buffers
@@ -108,6 +112,7 @@ def freeze(
             _add_written(walk)
     except RecursionError:
         raise Refused(names[0], values[0], "its captures nest too deeply") from None
+    reading = reading_of(tuple(walk.facts))
     return Frozen(
         tuple(walk.tokens),
         walk.targets,
@@ -115,8 +120,9 @@ def freeze(
         walk.owner,
         walk.holders,
         walk.buffers,
-        not PLACEMENT.isdisjoint(reading_of(tuple(walk.facts)).names),
+        reading.asks_placement,
         walk.objects,
+        reading.calls_host,
     )
 
 

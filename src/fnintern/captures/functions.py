@@ -125,7 +125,7 @@ def add_function(walk: Walk, value: types.FunctionType, path: str) -> None:
         if facts.identifies:
             raise Refused(path, value, "it asks for the id() of an object", "name the object")
         _globals(walk, value, facts, namespace, path)
-        if facts.assigned or facts.filled:
+        if facts.assigned or facts.filled or facts.assigned_on:
             _note_written(walk, value, facts)
     walk.depth -= 1
 
@@ -143,6 +143,11 @@ def _note_written(walk: Walk, value: types.FunctionType, facts: CodeFacts) -> No
     walk.written += tuple(map(content_of, facts.assigned))
     for name in facts.filled:
         walk.written += parts_of(content_of(name))
+    for name, *attributes in facts.assigned_on:
+        content = content_of(name)
+        for attribute in attributes:
+            content = (namespace_of(content) or {}).get(attribute, EMPTY)
+        walk.written += (content,)
 
 
 def parts_of(value: Any) -> tuple[Any, ...]:

@@ -89,6 +89,7 @@ class Scan:
         self.stores: set[str] = set()
         self.assigned: dict[str, None] = {}
         self.filled: dict[str, None] = {}
+        self.assigned_on: dict[tuple[str, ...], None] = {}
         self.assigned_attributes: set[str] = set()
         self.filled_attributes: set[str] = set()
         self.names: dict[str, None] = {}
@@ -210,6 +211,9 @@ class Scan:
             found.setdefault(name, {})[chain] = None
         elif self._is_item(after):
             self._note_filled(chain, name)
+        elif self._name(after) == "STORE_ATTR":
+            parts = [part for part in chain if isinstance(part, str)]
+            self.assigned_on[name, *parts, self.steps[after].argval] = None
         return after
 
     def _is_item(self, i: int) -> bool:

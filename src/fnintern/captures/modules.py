@@ -12,10 +12,12 @@ from fnintern.captures.code import is_users
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import EMPTY, MISSING, OPERAND, Walk
+from fnintern.keys.objects import is_ndarray
 from fnintern.keys.tokens import Marker, Refused
 from fnintern.libraries.ownership import is_library_module
 from fnintern.libraries.purity import (
     ASKING,
+    ASKING_LOGGERS,
     IMPURE_METHODS,
     IMPURE_MODULES,
     INTROSPECTING,
@@ -54,6 +56,10 @@ KEYED_TYPES: Final = (dict, collections.OrderedDict)
 ESCAPES: Final[tuple[tuple[str, ...], ...]] = ((),)
 
 
+#: What code may ask an array of NumPy without a look at its contents.
+_OUTLINE: Final = frozenset({"shape", "ndim", "size", "dtype", "nbytes", "itemsize"})
+
+
 def read_by(walk: Walk, value: Any, chains: tuple[Any, ...], path: str) -> None:
     """A variable, by what is read off it: of a dictionary perhaps some constant keys alone."""
     if (
@@ -62,6 +68,8 @@ def read_by(walk: Walk, value: Any, chains: tuple[Any, ...], path: str) -> None:
         and all(chain and type(chain[0]) is ConstantKey for chain in chains)
     ):
         add_items(walk, value, [chain[0] for chain in chains], path)
+    elif chains and all(chain and chain[0] in _OUTLINE for chain in chains) and is_ndarray(value):
+        walk.tokens += (type(value), value.shape, value.dtype.str)  # whatever it holds
     else:
         walk.add(value, path)
 
@@ -126,7 +134,12 @@ def _chain(walk: Walk, module: types.ModuleType, chain: tuple[Any, ...], path: s
             if not library and "__getattr__" in module.__dict__:
                 raise Refused(path, module, "the module computes it", OPERAND)
             walk.tokens.append(EMPTY)
-        elif library and callable(content) and not is_users(content):
+        elif (
+            library
+            and callable(content)
+            and not is_users(content)
+            and not _is_object(content, rest)
+        ):
             if IMPURE_METHODS.intersection(part for part in rest if type(part) is str):
                 raise Refused(path, content, "it reads the clock", READ_OUTSIDE)
             check_pure(walk, content, path)
@@ -134,6 +147,18 @@ def _chain(walk: Walk, module: types.ModuleType, chain: tuple[Any, ...], path: s
         else:
             read_by(walk, content, (rest,), path)
         return
+
+
+def _is_object(value: Any, rest: Any) -> bool:
+    """Whether attributes are read off a callable object of a library, as off ``absl``'s flags."""
+    kind = type(value)
+    return (
+        bool(rest)
+        and not isinstance(value, type)
+        and not hasattr(value, "__code__")
+        and bool(kind.__flags__ & 1 << 9)  # a class that is not made in C
+        and kind.__module__.partition(".")[0] not in ("jax", "jaxlib", "numpy", "functools")
+    )
 
 
 def add_bare_module(walk: Walk, module: types.ModuleType, path: str) -> None:
@@ -156,6 +181,8 @@ def check_pure(walk: Walk, value: Any, path: str) -> None:
             walk.introspects = True
         if root in SURROUNDINGS or getattr(value, "__name__", "") in READING_NAMES.get(root, ()):
             raise Refused(path, value, "it asks what surrounds the program", READ_OUTSIDE)
+    if module == "logging":
+        walk.doubtful += ((ASKING_LOGGERS, value, path, "it asks a logger found by its name"),)
     if module in IMPURE_MODULES:
         raise Refused(path, value, f"it belongs to {module}", READ_OUTSIDE)
     if module in ("os", "posix", "nt") and value.__name__ in ASKING:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from fnintern.captures.code import CodeFacts
 from fnintern.captures.instructions import WHOLE
 from fnintern.keys.objects import is_protocol
-from fnintern.libraries.jax import PYTREE
+from fnintern.libraries.jax import CALLBACKS, PLACEMENT, PYTREE
 
 __all__ = [
     "WHOLE_ONLY", "ReadClass", "ReadObject", "Reading", "reading_of",
@@ -94,6 +94,10 @@ class Reading:
         self.reads = reads
         #: Names that a class may be asked for.
         self.names = frozenset(reads).union(*(fact.stores for fact in facts))
+        spoken = self.names.union(*(fact.names for fact in facts))
+        #: Whether it may ask an array where it is, or have JAX call back to Python.
+        self.asks_placement = not PLACEMENT.isdisjoint(spoken)
+        self.calls_host = not CALLBACKS.isdisjoint(spoken)
         self.introspects = any(fact.introspects for fact in facts)
         self.constructs = any(fact.constructs for fact in facts)
         self._quiet = _COPYING if not self.introspects else frozenset()

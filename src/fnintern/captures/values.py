@@ -21,7 +21,7 @@ from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import MAX_KEPT, References, Walk, short
 from fnintern.keys.tokens import ATOMIC, Marker, Refused
 from fnintern.keys.weakids import WeakIds
-from fnintern.libraries.purity import READING_FILES
+from fnintern.libraries.purity import ASKING_LOCKS, READING_FILES
 
 __all__ = [
     "CONSTANTS",
@@ -204,6 +204,7 @@ def add_logger(walk: Walk, value: logging.Logger, path: str) -> None:
 def add_lock(walk: Walk, value: Any, path: str) -> None:
     """A lock decides when code runs, and nothing else."""
     walk.tokens.append(type(value))
+    walk.doubtful += ((ASKING_LOCKS, value, path, "it asks whether a lock is held"),)
 
 
 def add_leaf(walk: Walk, value: Any, path: str) -> None:

@@ -42,8 +42,9 @@ def place(
         the function is to be on its own.
     """
     # JAX finds what it has made of an array of NumPy again by the array, for as long as any jaxpr
-    # has it. So what a wrapper keeps would hide an edit of the array.
-    if any(array.flags.writeable for array, _ in frozen.buffers):
+    # has it. So what a wrapper keeps would hide an edit of the array. A callback that it has traced
+    # calls what the first of equal functions captures.
+    if frozen.calls_host or any(array.flags.writeable for array, _ in frozen.buffers):
         return None
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None

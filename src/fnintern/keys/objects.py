@@ -17,6 +17,7 @@ __all__ = [
     "has_value_equality",
     "hides_state",
     "importable",
+    "is_ndarray",
     "is_protocol",
     "namespace_of",
     "slots_of",
@@ -105,3 +106,9 @@ def importable(value: Any) -> bool:
     except Exception:  # any __getattr__ may have run
         return False
     return found is value
+
+
+def is_ndarray(value: Any) -> bool:
+    """Whether it is an array of NumPy, and of no subclass."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Key
 
-__all__ = ["JITTED", "PLACEMENT", "PRIVATE", "PYTREE", "jax_settings"]
+__all__ = ["CALLBACKS", "JITTED", "PLACEMENT", "PRIVATE", "PYTREE", "jax_settings"]
+
+#: Functions that have JAX call back to Python.
+CALLBACKS: Final = frozenset({"pure_callback", "io_callback", "callback"})
 
 #: Members that jax calls of a class which is registered as a pytree.
 PYTREE: Final = frozenset({"tree_flatten", "tree_unflatten", "tree_flatten_with_keys"})

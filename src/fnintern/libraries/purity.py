@@ -7,6 +7,8 @@ from typing import Final
 
 __all__ = [
     "ASKING",
+    "ASKING_LOCKS",
+    "ASKING_LOGGERS",
     "CLOCKS",
     "IMPURE_METHODS",
     "IMPURE_MODULES",
@@ -46,6 +48,12 @@ READING_NAMES: Final = {
     "threading": frozenset({"current_thread", "get_ident", "active_count", "enumerate"}),
     "_thread": frozenset({"get_ident"}),
     "decimal": frozenset({"getcontext", "localcontext"}),
+    "importlib": frozenset({"import_module", "reload"}),
+    "pydoc": frozenset({"locate"}),
+    "pkgutil": frozenset({"resolve_name"}),
+    "sys": frozenset({"getswitchinterval", "getrecursionlimit", "getrefcount", "_getframe"}),
+    "logging": frozenset({"getLevelName", "getLevelNamesMapping", "getHandlerNames"}),
+    "absl": frozenset({"get_verbosity", "level_debug", "vlog_is_on"}),
 }  # fmt: skip
 
 #: Functions that read any attribute of what they get, by whatever module.
@@ -56,6 +64,15 @@ ASKING: Final = frozenset(
     {"getenv", "getenvb", "getcwd", "getcwdb", "getpid", "urandom", "getrandom", "listdir",
      "scandir", "stat", "times", "getloadavg", "cpu_count", "sched_getaffinity", "read"}
 )  # fmt: skip
+
+#: What code may ask a logger that it gets by its name.
+ASKING_LOGGERS: Final = frozenset(
+    {"level", "isEnabledFor", "getEffectiveLevel", "disabled", "manager", "disable", "handlers",
+     "filters", "parent", "propagate", "hasHandlers"}
+)  # fmt: skip
+
+#: What code may ask a lock.
+ASKING_LOCKS: Final = frozenset({"locked", "_is_owned"})
 
 #: Methods of a path that read files.
 READING_FILES: Final = frozenset(

@@ -8,6 +8,7 @@ functions see. Imports jax.
 
 from __future__ import annotations
 
+import copy
 import enum
 import types
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import jax
 
 from fnintern.captures.freezing import Frozen
 from fnintern.captures.values import CONSTANTS
+from fnintern.keys.callables import is_partial
 from fnintern.keys.objects import hides_state, importable, namespace_of, slots_of
 from fnintern.keys.tokens import ATOMIC
 from fnintern.libraries.ownership import is_library_class
@@ -82,6 +84,8 @@ class _Locator:
             items = enumerate(getattr(frozen, among))
             self._places.update({id(item): (among, i) for i, item in items})
         self._under_way: set[int] = set()
+        #: Objects that the trace made and that are made again for each call.
+        self._made_again: set[int] = set()
 
     def structure(self, structure: Any) -> Maker | None:
         node = structure.node_data()
@@ -141,13 +145,16 @@ class _Locator:
             return lambda frozen: getattr(frozen, among)[place]
         if kind is jax.tree_util.PyTreeDef:
             return self.structure(value)
-        if id(value) in self._under_way:
-            raise Unlocated(type(value).__qualname__)
+        if id(value) in self._under_way or id(value) in self._made_again:
+            raise Unlocated(type(value).__qualname__)  # it stands at two places
         self._under_way.add(id(value))
         try:
-            return self._made(value, kind)
+            maker = self._made(value, kind)
         finally:
             self._under_way.discard(id(value))
+        if maker is not None and kind not in (tuple, frozenset):
+            self._made_again.add(id(value))
+        return maker
 
     def _made(self, value: Any, kind: type) -> Maker | None:
         """An object that the trace made: built again, where it is a container or a library's."""
@@ -162,13 +169,38 @@ class _Locator:
             return self._collection(value, kind)
         if kind is dict:
             return self._collection([*value.items()], dict) or _fresh(value)
+        if is_partial(value):
+            return self._partial(value)
+        if kind is types.SimpleNamespace:
+            items = list(vars(value).items())
+            return self._collection(items, lambda parts: kind(**dict(parts))) or _fresh_copy(value)
+        if kind is slice:
+            parts = [value.start, value.stop, value.step]
+            return self._collection(parts, lambda parts: slice(*parts))
         if kind.__module__.partition(".")[0] in ("jax", "jaxlib", "numpy"):
             if isinstance(value, jax.Array):
                 raise Unlocated(kind.__qualname__)
             return None
-        if not is_library_class(kind) or hides_state(kind) or hasattr(kind, "__del__"):
+        if (
+            not is_library_class(kind)
+            or hides_state(kind)
+            or hasattr(kind, "__del__")
+            or kind.__new__ is not object.__new__  # type: ignore[comparison-overlap]
+        ):
             raise Unlocated(kind.__qualname__)
         return self._instance(value, kind)
+
+    def _partial(self, value: Any) -> Maker | None:
+        """A partial: its function, its arguments, its keywords."""
+        if vars(value):
+            raise Unlocated(type(value).__qualname__)
+        kind, names, count = type(value), list(value.keywords), len(value.args)
+
+        def make(parts: list[Any]) -> Any:
+            function, args, rest = parts[0], parts[1 : count + 1], parts[count + 1 :]
+            return kind(function, *args, **dict(zip(names, rest, strict=True)))
+
+        return self._collection([value.func, *value.args, *value.keywords.values()], make)
 
     def _collection(self, value: Any, make: Callable[[Any], Any]) -> Maker | None:
         items = list(value)
@@ -206,6 +238,10 @@ def _constant(value: Any) -> Maker:
 def _bound(parts: list[Any]) -> Any:
     function, instance = parts
     return types.MethodType(function, instance)
+
+
+def _fresh_copy(value: Any) -> Maker:
+    return lambda frozen: copy.copy(value)
 
 
 def _fresh(value: Any) -> Maker:
