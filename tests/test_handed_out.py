@@ -169,7 +169,7 @@ def test_S1_flags_of_absl() -> None:
         flags.DEFINE_float("fnintern_rate", 0.5, "for the test")
         flags.FLAGS.mark_as_parsed()
     for number in (0.5, 2.0, 3.0):
-        flags.FLAGS.fnintern_rate = number
+        setattr(flags.FLAGS, "fnintern_rate", number)  # noqa: B010
         for _ in range(2):
             assert float(lax.map(lambda x: x * flags.FLAGS.fnintern_rate, XS)[0]) == number
 
