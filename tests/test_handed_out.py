@@ -215,3 +215,32 @@ class Static:
 
 
 jax.tree_util.register_pytree_node(Static, lambda s: ((), s.value), lambda value, _: Static(value))
+
+
+class Slotted:
+    __slots__ = ("shape",)
+
+
+class WithProperty:
+    _shape: Any = None
+
+    @property
+    def shape(self) -> Any:
+        return self._shape
+
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        self._shape = value
+
+
+@pytest.mark.parametrize("make", [Slotted, WithProperty, types.SimpleNamespace, Layer])
+def test_S6_an_attribute_of_any_kind_of_object(make: Any) -> None:
+    for n in (2, 3, 2, 3):
+        held = make()
+
+        def f(x: Any) -> Any:
+            held.shape = x.shape  # noqa: B023
+            return x.sum()
+
+        lax.map(f, jnp.ones((4, n)))
+        assert held.shape == (n,)

@@ -14,7 +14,7 @@ from fnintern.captures.functions import UNREAD_NAMES, add_attributes, parts_of
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.modules import KEYED_TYPES, READ_OUTSIDE, add_items
 from fnintern.captures.reading import WHOLE_ONLY, ReadClass, Reading, ReadObject, reading_of
-from fnintern.captures.walk import EMPTY, MISSING, Walk
+from fnintern.captures.walk import EMPTY, MISSING, Walk, slot_of
 from fnintern.keys.callables import is_pytree_node
 from fnintern.keys.objects import CONTAINERS, content_of, hides_state, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
@@ -34,13 +34,6 @@ __all__ = [
 
 #: Classes whose instances are made of attributes and nothing else is known of.
 plain_kinds: WeakIds[bool] = WeakIds()
-
-
-def _slot(value: Any, name: str) -> Any:
-    try:
-        return object.__getattribute__(value, name)
-    except AttributeError:
-        return MISSING
 
 
 _READ: Final = "read"
@@ -270,7 +263,7 @@ def add_object(walk: Walk, value: Any, kind: type, path: str) -> None:
 
 
 def _slots(value: Any, names: tuple[str, ...]) -> tuple[tuple[str, Any], ...]:
-    return tuple([(name, _slot(value, name)) for name in names]) if names else ()
+    return tuple([(name, slot_of(value, name)) for name in names]) if names else ()
 
 
 def _add_contents(walk: Walk, value: Any, names: tuple[str, ...], path: str) -> None:
@@ -284,7 +277,7 @@ def _add_contents(walk: Walk, value: Any, names: tuple[str, ...], path: str) -> 
         walk.tokens.append(len(namespace))
         add_attributes(walk, namespace, path)
     for name in names:
-        item = _slot(value, name)
+        item = slot_of(value, name)
         walk.tokens.append(name)
         if item is MISSING:
             walk.tokens.append(EMPTY)

@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any, Final
 
 from fnintern.captures.code import (
@@ -14,13 +15,14 @@ from fnintern.captures.code import (
     CodeFacts,
     facts_of,
     is_library_code,
+    is_users,
 )
 from fnintern.captures.declared import is_stateless
 from fnintern.captures.modules import ESCAPES, READ_OUTSIDE, add_module, check_pure, loose, read_by
 from fnintern.captures.reading import ReadObject
-from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, References, Walk
+from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, References, Walk, slot_of
 from fnintern.keys.callables import annotations_of
-from fnintern.keys.objects import is_protocol, namespace_of
+from fnintern.keys.objects import is_protocol, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
 from fnintern.libraries.ownership import is_library_module, is_library_object
 from fnintern.libraries.purity import IMPURE_MODULES
@@ -143,11 +145,30 @@ def _note_written(walk: Walk, value: types.FunctionType, facts: CodeFacts) -> No
     walk.written += tuple(map(content_of, facts.assigned))
     for name in facts.filled:
         walk.written += parts_of(content_of(name))
-    for name, *attributes in facts.assigned_on:
+    for name, *attributes, last in facts.assigned_on:
         content = content_of(name)
         for attribute in attributes:
             content = (namespace_of(content) or {}).get(attribute, EMPTY)
-        walk.written += (content,)
+        walk.written += _assigned_parts(content, last)
+
+
+def _assigned_parts(value: Any, name: str) -> tuple[Any, ...]:
+    """What an object holds where an assignment to an attribute goes."""
+    kind = type(value)
+    names: Iterable[str] = (name,)
+    for base in kind.__mro__:
+        setter = vars(base).get("__setattr__")
+        if is_users(setter):
+            return parts_of(value)
+        member = vars(base).get(name)
+        if type(member) is property and is_users(member.fset):
+            names = sorted(facts_of(member.fset.__code__).assigned_attributes)  # type: ignore[union-attr]
+            break
+    namespace = namespace_of(value) or {}
+    slots = slots_of(kind)
+    return tuple(
+        namespace.get(name, slot_of(value, name) if name in slots else EMPTY) for name in names
+    )
 
 
 def parts_of(value: Any) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ __all__ = [
     "References",
     "Walk",
     "short",
+    "slot_of",
 ]
 
 #: How deep captures may nest before freezing gives up.
@@ -164,3 +165,11 @@ class Walk:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Refused(path, value, f"captures nest deeper than {MAX_DEPTH}", OPERAND)
+
+
+def slot_of(value: Any, name: str) -> Any:
+    """What is in a slot of an object, whatever its class would answer."""
+    try:
+        return object.__getattribute__(value, name)
+    except AttributeError:
+        return MISSING
