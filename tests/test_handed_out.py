@@ -239,7 +239,7 @@ def test_S6_an_attribute_of_any_kind_of_object(make: Any) -> None:
         held = make()
 
         def f(x: Any) -> Any:
-            held.shape = x.shape  # noqa: B023
+            held.shape = x.shape
             return x.sum()
 
         lax.map(f, jnp.ones((4, n)))

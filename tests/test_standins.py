@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from fnintern import interned
@@ -119,3 +120,29 @@ def test_I1_functions_of_two_names_are_two() -> None:
     same = types.FunctionType(double.__code__, double.__globals__)
     factory: Any = interned(lambda f: [f], by="value")
     assert factory(double) is not factory(same)
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Layers(double), "more than a function"),
+        (lambda: _over(np.ones(3)), "can be written to"),
+        (lambda: _calls_back([]), "a callback keeps"),
+    ],
+)
+def test_S2_explain_says_what_is_bypassed(make: Any, reason: str) -> None:
+    factory: Any = interned(lambda f: [f], by="value")
+    target = make()
+    factory(target)
+    assert factory.cache_info().bypassed == 1
+    explained = factory.explain(target)
+    assert not explained.interned
+    assert reason in str(explained)
+
+
+def _over(array: Any) -> Any:
+    return lambda x: x * array
+
+
+def _calls_back(log: list[Any]) -> Any:
+    return lambda x: jax.debug.callback(lambda v: log.append(v), x)

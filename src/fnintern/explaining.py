@@ -58,6 +58,7 @@ def explain(callable: Any) -> Explanation:
             captures.append(Capture(path, _type_name(value), role))
     try:
         frozen = freeze(callable, names=(name,))
+        frozen.check_shareable()
     except Unkeyable as error:
         # The whole is asked too: what no single capture shows, such as a module's attributes.
         whole = Obstacle.of(error)
@@ -74,17 +75,12 @@ def explain(callable: Any) -> Explanation:
             converted,
             unconverted,
         )
-    count = len(frozen.leaves)
-    keyed_by = "the value of all its captures"
-    if count:
-        keyed_by = (
-            f"the function object, while its {count} captured array{'s are' * (count > 1)}"
-            f"{' is' * (count == 1)} bound to the same object{'s' * (count > 1)}"
-        )
     for record in frozen.objects:
         captures += [_read(record, item) for item in record.done]
     unread = tuple(path for record in frozen.objects for path in record.unread())
-    return Explanation(name, True, keyed_by, (), tuple(captures), *_conversion_of(callable), unread)
+    return Explanation(
+        name, True, frozen.keyed_by(), (), tuple(captures), *_conversion_of(callable), unread
+    )
 
 
 def _read(record: ReadObject, name: str) -> Capture:

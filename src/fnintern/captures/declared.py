@@ -12,7 +12,7 @@ __all__ = ["is_stateless", "key_function", "keyed", "stateless"]
 
 T = TypeVar("T")
 
-#: Ids of objects declared free of state, with the weak reference that keeps the id truthful.
+#: Objects declared free of state.
 _stateless: WeakIds[bool] = WeakIds()
 #: Type -> what makes two of its instances the same.
 _keys: weakref.WeakKeyDictionary[type, Callable[[Any], Any]] = weakref.WeakKeyDictionary()

@@ -21,7 +21,7 @@ from fnintern.captures.classes import visit_read_sets
 from fnintern.captures.kinds import Kinds
 from fnintern.captures.reading import ReadObject, reading_of
 from fnintern.captures.values import is_array
-from fnintern.captures.walk import References, Walk
+from fnintern.captures.walk import OPERAND, References, Walk
 from fnintern.keys.tokens import Key, Marker, Refused
 
 __all__ = ["Frozen", "freeze"]
@@ -69,6 +69,29 @@ class Frozen:
         self.targets = targets
         self.leaves = leaves
         self.owner = owner
+
+    def keyed_by(self) -> str:
+        """How equal functions are found, in one phrase."""
+        count = len(self.leaves)
+        if not count:
+            return "the value of all its captures"
+        return (
+            f"the function object, while its {count} captured array{'s are' * (count > 1)}"
+            f"{' is' * (count == 1)} bound to the same object{'s' * (count > 1)}"
+        )
+
+    def check_shareable(self) -> None:
+        """Raises :class:`Refused` where what a trace makes of one of these functions would not do
+        for another of the same key."""
+        if self.calls_host:
+            reason = "it calls back to Python, and a callback keeps what it captures"
+            raise Refused("f", self.owner, reason, OPERAND)
+        for array, _ in self.buffers:
+            # JAX finds what it has made of an array of NumPy again by the array, for as long as any
+            # jaxpr has it. So what is kept would hide an edit of the array.
+            if array.flags.writeable:
+                reason = "a NumPy array that can be written to: an edit of it would be hidden"
+                raise Refused("f", array, reason, "call array.setflags(write=False)")
 
 
 def freeze(

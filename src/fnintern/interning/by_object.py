@@ -94,7 +94,7 @@ class Interner:
         mark: object = None,
     ) -> Interner:
         """An empty interner of the same kind for another factory."""
-        return Interner(factory, self._maxsize, signature_of, mark)
+        return type(self)(factory, self._maxsize, signature_of, mark)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # cloudpickle takes apart what it cannot import: a copy starts with empty tables (L4).

@@ -5,9 +5,8 @@ Never imports jax or flax.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from fnintern.captures.freezing import Frozen, freeze
 from fnintern.interning.by_object import Interner
@@ -23,12 +22,10 @@ from fnintern.lifetime.stores import store_of
 
 __all__ = ["ValueInterner", "place"]
 
-ref_to: Final = weakref.ref
-
 
 def place(
     mark: object, context: Key, options: Callable[[], Frozen], frozen: Frozen
-) -> tuple[Key, list[Any], Any] | None:
+) -> tuple[Key, list[Any], Any]:
     """Where the entry for a function goes.
 
     Args:
@@ -38,21 +35,19 @@ def place(
         frozen: the function, and all arguments beside it.
 
     Returns:
-        The key, what is verified against it with ``is``, and the owner of the store; or None where
-        the function is to be on its own.
+        The key, what is verified against it with ``is``, and the owner of the store.
+
+    Raises:
+        Unkeyable: the function is to be on its own.
     """
-    # JAX finds what it has made of an array of NumPy again by the array, for as long as any jaxpr
-    # has it. So what a wrapper keeps would hide an edit of the array. A callback that it has traced
-    # calls what the first of equal functions captures.
-    if frozen.calls_host or any(array.flags.writeable for array, _ in frozen.buffers):
-        return None
+    frozen.check_shareable()
     if not frozen.leaves:
         code = frozen.owner.__code__ if frozen.owner is not None else None
         return (mark, *context, *frozen.key), frozen.targets, code
     # With arrays by object, and one entry for each function: a past array goes as soon as the
     # function has got another one. A tracer's function is made anew in the next trace (S3).
     if frozen.owner is None or has_tracer(frozen.leaves):
-        return None
+        raise Unkeyable("f", frozen.leaves[0], "no function of yours can keep it")
     # What holds the arrays is compared too, so that the entry dies with it: the program that the
     # wrapper keeps alive keeps the arrays alive.
     holders = [holder for holder in frozen.holders if weakly_held(holder)]
@@ -66,42 +61,9 @@ def weakly_held(value: Any) -> bool:
 
 
 class ValueInterner(Interner):
-    """Finds or builds the wrapper for a call whose functions are compared by value.
+    """Finds or builds the wrapper for a call whose functions are compared by value."""
 
-    Args:
-        transient: the callers hold the functions for as long as they call the wrapper, as a
-            library does that makes it, calls it and drops it.
-        context: what a trace reads besides, as part of the key.
-    """
-
-    __slots__ = ("_context", "_transient")
-
-    def __init__(
-        self,
-        factory: Callable[..., Any],
-        maxsize: int | None,
-        signature_of: Callable[[], Any] | None = None,
-        *,
-        transient: bool = False,
-        context: Callable[[], Key] = tuple,
-    ) -> None:
-        self._transient = transient
-        self._context = context
-        super().__init__(factory, maxsize, signature_of)
-
-    def like(
-        self,
-        factory: Callable[..., Any],
-        signature_of: Callable[[], Any] | None = None,
-        mark: object = None,
-    ) -> Interner:
-        return ValueInterner(
-            factory,
-            self._maxsize,
-            signature_of,
-            transient=self._transient,
-            context=self._context,
-        )
+    __slots__ = ()
 
     def hit(self, function: Any, other: Any) -> Any:
         return None  # looks at no value
@@ -110,30 +72,13 @@ class ValueInterner(Interner):
         self, names: Any, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         token = self._token
-        callables = [value for value in values if is_function_like(value)]
-        # A function that its module holds is what a table or an `is` asks for.
-        functions = [value for value in callables if not importable(value)]
-        named = [value for value in callables if importable(value)]
         try:
-            for function in functions:
-                if not is_only_called(function):
-                    raise Unkeyable("f", function, "it is more than a function, and no other is it")
-            frozen = freeze(*values, names=names)
-            placed = place(
-                token.mark, self._context(), lambda: self._options(names, values), frozen
-            )
-            if placed is None or not self._self_contained(names, values):
-                raise Unkeyable("f", None, "it is on its own")
-            if self._transient:
-                for function in functions:
-                    ref_to(function)  # a TypeError where it takes none
-                del function
+            frozen, key, targets, owner = self._placed(names, values)
         except Exception as error:
             strict.check(error)
             self._bypassed += 1
             return self._factory(*args, **kwargs)
-        key, targets, owner = placed
-        key, targets = (*key, *map(id, named)), [*targets, *named]
+        functions = [f for f in values if is_function_like(f) and not importable(f)]
         store = store_of(owner) if owner is not None else token.constants
         entry = store.entries.get(key)
         if entry is not None:
@@ -153,7 +98,7 @@ class ValueInterner(Interner):
             *(by_id.get(id(value), value) for value in args),
             **{name: by_id.get(id(value), value) for name, value in kwargs.items()},
         )
-        entry = Entry(wrapper, targets, owner, () if self._transient else forwards)
+        entry = Entry(wrapper, targets, owner, forwards)
         entry.note = (frozen.key, forwards)
         del wrapper, by_id, forwards
         for forward in entry.note[1]:
@@ -169,9 +114,25 @@ class ValueInterner(Interner):
         entry.hold()
         return wrapper
 
+    def _placed(self, names: Any, values: tuple[Any, ...]) -> tuple[Frozen, Key, list[Any], Any]:
+        """What the arguments are, and where their entry goes; see :func:`place`."""
+        callables = [value for value in values if is_function_like(value)]
+        # A function that its module holds is what a table or an `is` asks for.
+        named = [value for value in callables if importable(value)]
+        for function in callables:
+            if not importable(function) and not is_only_called(function):
+                raise Unkeyable("f", function, "it is more than a function")
+        frozen = freeze(*values, names=tuple(names))
+        key, targets, owner = place(
+            self._token.mark, (), lambda: self._options(names, values), frozen
+        )
+        if not self._self_contained(names, values):
+            raise Unkeyable("arguments", values, "one holds a function or an array")
+        return frozen, (*key, *map(id, named)), [*targets, *named], owner
+
     def _lend(self, forwards: tuple[SharedForward, ...], functions: Sequence[Any]) -> None:
         for forward, function in zip(forwards, functions, strict=False):
-            lend(forward, function, weakly=self._transient)
+            lend(forward, function)
 
     def _options(self, names: Any, values: tuple[Any, ...]) -> Frozen:
         rest = [(n, v) for n, v in zip(names, values, strict=True) if not is_function_like(v)]
@@ -194,22 +155,8 @@ class ValueInterner(Interner):
 
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
         name, bound = self._bound(args, kwargs)
-        return explain_values(name, *bound)
-
-
-def explain_values(name: str, names: Any, values: tuple[Any, ...]) -> Explanation:
-    """How a call would be keyed by value."""
-    try:
-        frozen = freeze(*values, names=tuple(names))
-    except Unkeyable as error:
-        return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
-    if not frozen.leaves:
-        return Explanation(name, interned=True, keyed_by="the value of all its captures")
-    return Explanation(
-        name,
-        interned=True,
-        keyed_by=(
-            f"the function object, for as long as its {len(frozen.leaves)} captured arrays are "
-            f"bound to the same objects"
-        ),
-    )
+        try:
+            frozen = self._placed(*bound)[0]
+        except Unkeyable as error:
+            return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+        return Explanation(name, interned=True, keyed_by=frozen.keyed_by())

@@ -137,7 +137,7 @@ def _interner_of_bases(bases: tuple[type, ...]) -> Interner | None:
 
 def _give_interner(cls: type, pattern: Interner) -> None:
     make = functools.partial(super(InternedMeta, cls).__call__)  # type: ignore[misc]
-    mark = cls if isinstance(cls, _PlainMeta) else None
+    mark = cls if isinstance(cls, _PlainMeta) and type(pattern) is Interner else None
     interner = pattern.like(make, lambda: _class_signature(cls), mark)
     if _is_generic(cls):
         interner.aliases = {}

@@ -77,14 +77,14 @@ class Operation:
                 structure,
                 names=("f", "args", "kwargs", "operands"),
             )
+            placed = place(self._token.mark, self._context(), lambda: options, frozen)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             strict.check(error)
             return None
         if _holds_objects(operands):
             return None  # JAX would keep them with what it traces for the share
         # The result would hold functions and arrays among the options.
-        placed = place(self._token.mark, self._context(), lambda: options, frozen)
-        if placed is None or options.owner is not None or options.leaves:
+        if options.owner is not None or options.leaves:
             return None
         key, targets, owner = placed
         store = store_of(owner) if owner is not None else self._token.constants

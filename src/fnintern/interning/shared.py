@@ -35,9 +35,6 @@ __all__ = [
     "lent",
 ]
 
-#: How many equal functions one thread may have lent at a time, as recursion does.
-MAX_LOANS: Final = 100
-
 _GET: Final = object.__getattribute__
 _SET: Final = object.__setattr__
 
@@ -79,9 +76,6 @@ class Terms(enum.Enum):
     REFUSE = "refuse"
 
 
-#: The function lent or None, else a weak reference to it; its terms; and what was lent before in
-#: the same thread.
-Loan = tuple[Any, Any, Terms, Any]
 _EQUAL: Final = Terms.EQUAL
 
 _ABSENT: Final = Marker.EMPTY
@@ -110,7 +104,7 @@ class SharedForward(Forward):
             _SET(self, "_code", weakref.ref(function.__code__))
         _SET(self, "_alike", {name: x for name, x in alike.items() if x is not None})
         _SET(self, "_context", (context, context()) if context is not None else None)
-        #: Thread -> its loan.
+        #: Thread -> the function that it has lent, and on what terms.
         _SET(self, "_lent", {})
         _SET(self, "_entry", None)
 
@@ -147,16 +141,12 @@ class SharedForward(Forward):
     def _current(self) -> tuple[Any, Terms]:
         lent = _GET(self, "_lent")
         loan = lent.get(get_ident())
-        terms = Terms.UNSHARE if loan is None else loan[2]
+        if loan is not None:
+            return loan[0], loan[1]
         # Last, what was lent in other threads: this one did not ask for the wrapper.
-        for start in (loan, *reversed(list(lent.values()))):
-            loan = start
-            while loan is not None:
-                function, ref, _, loan = loan
-                function = function if ref is None else ref()
-                if function is not None:
-                    return function, terms
-                terms = Terms.UNSHARE
+        others = list(lent.values())
+        if others:
+            return others[-1][0], Terms.UNSHARE
         raise ReferenceError(FREED)
 
     def _unshare(self) -> None:
@@ -194,15 +184,12 @@ def belongs_to(forward: SharedForward, entry: Entry) -> None:
     _SET(forward, "_entry", weakref.ref(entry))
 
 
-def lend(
-    forward: SharedForward, function: Any, *, weakly: bool = False, terms: Terms = _EQUAL
-) -> Any:
+def lend(forward: SharedForward, function: Any, *, terms: Terms = _EQUAL) -> Any:
     """Makes ``forward`` stand for ``function`` in this thread.
 
     Args:
         forward: the stand-in.
         function: one whose key was that of ``forward`` when the wrapper was asked for.
-        weakly: the caller holds the function for as long as the wrapper is called.
         terms: what may have happened since.
 
     Returns:
@@ -211,32 +198,8 @@ def lend(
     lent = _GET(forward, "_lent")
     thread = get_ident()
     before = lent.get(thread)
-    if weakly:
-        older = before and outlived(before, function)
-        lent[thread] = (None, weakref.ref(function), terms, older)
-    else:
-        lent[thread] = (function, None, terms, None)
+    lent[thread] = (function, terms)
     return before
-
-
-def outlived(loan: Loan, function: Any) -> Loan | None:
-    """The loans of callers further up that are still to be traced, when ``function`` is lent.
-
-    A branch that calls the same transform lends an equal function, which dies before the outer
-    one is called.
-    """
-    older: Loan | None = None
-    found: list[Any] = []
-    seen: Any = loan
-    while seen is not None and len(found) < MAX_LOANS:
-        kept, ref, _, next_loan = seen
-        lent = kept if ref is None else ref()
-        if lent is not None and lent is not function:
-            found.append(seen)
-        seen = next_loan
-    for kept, ref, _, _ in reversed(found):
-        older = (kept, ref, Terms.UNSHARE, older)
-    return older
 
 
 def take_back(forward: SharedForward, before: Any) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import enum
 from typing import Any, Final
 
-__all__ = ["ATOMIC", "STORE_ATTRIBUTE", "Identity", "Key", "Marker", "Unkeyable"]
+__all__ = [
+    "ATOMIC",
+    "DECLARE",
+    "STORE_ATTRIBUTE",
+    "Identity",
+    "Key",
+    "Marker",
+    "Refused",
+    "Unkeyable",
+]
 
 Key = tuple[Any, ...]
 

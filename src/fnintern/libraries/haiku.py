@@ -12,16 +12,6 @@ from fnintern.keys.tokens import Refused
 
 __all__ = ["PRIVATE", "frame_state"]
 
-#: Private names, each with the first release that has it, or "all" of the supported ones.
-PRIVATE: Final = {
-    "haiku._src.base:frame_stack": "all",
-    "haiku._src.base:current_frame": "all",
-    "haiku._src.base:param_creator_stack": "all",
-    "haiku._src.module:interceptor_stack": "all",
-    "haiku._src.module:method_hook_stack": "all",
-    "haiku._src.dot:graph_stack": "all",
-}
-
 #: Functions of haiku's users, which may do anything: module, stack.
 _HOOKS: Final = (
     ("haiku._src.base", "param_creator_stack"),
@@ -34,6 +24,14 @@ _HOOKS: Final = (
     ("haiku._src.module", "method_hook_stack"),
     ("haiku._src.dot", "graph_stack"),
 )
+
+
+#: Private names, each with the first release that has it, or "all" of the supported ones.
+PRIVATE: Final = {
+    "haiku._src.base:frame_stack": "all",
+    "haiku._src.base:current_frame": "all",
+    **{f"{module}:{name}": "all" for module, name in _HOOKS},
+}
 
 
 def frame_state() -> Any:

@@ -23,7 +23,6 @@ from fnintern.keys.weakids import WeakIds
 __all__ = [
     "KNOWN",
     "calls_back",
-    "is_held_by_its_module",
     "is_library_class",
     "is_library_module",
     "is_library_object",
@@ -140,9 +139,3 @@ def is_library_object(value: Any) -> bool:
     """Whether an installed library holds ``value`` under its own name, like its functions."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module is not None and is_library_module(module) and importable(value)
-
-
-def is_held_by_its_module(value: Any) -> bool:
-    """Whether the module of its class holds an instance under a name, as a constant of its own."""
-    module = sys.modules.get(type(value).__module__)
-    return module is not None and any(item is value for item in list(vars(module).values()))

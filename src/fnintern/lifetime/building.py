@@ -74,7 +74,7 @@ def build(
         if key not in forwards:
             try:
                 forwards[key] = standin_for(*parts)
-            except TypeError:  # a ufunc takes no weak reference; see fnintern.keys
+            except TypeError:  # a ufunc takes no weak reference; see fnintern.keys.arguments
                 return target
         return forwards[key]
 

@@ -171,17 +171,17 @@ def patch_flax(*, by: By = "value") -> Patch:
             "patch_flax() needs flax, which could not be imported "
             f"({error}). Install it with: pip install 'fnintern[flax]'"
         ) from error
-    settings = flax_settings()
     memo = _no_memo if by == "object" else _memo_of_a_call
     sites = [Site(_transforms(module), name, memo) for module, name in MEMOS]
     if by == "object":
-        intern = intern_attribute(by, transient=True, context=settings)
+        intern = intern_attribute(by)
         replace = {"merge_inputs": lambda factory: _within_cond(factory, intern(factory))}
         sites += [
             Site(_transforms(module), name, replace.get(name, intern))
             for module, name, _ in TRANSIENT
         ]
     else:
+        settings = flax_settings()
         for module in dict.fromkeys(module for module, _, _ in OPERATIONS):
             names = {name: kind for where, name, kind in OPERATIONS if where == module}
             sites.append(Site(_transforms(module), "jax", _overlay(names, settings)))

@@ -14,11 +14,8 @@ from typing import Any, Final
 
 import attrs
 
-from fnintern.interning.by_object import Interner
-from fnintern.interning.by_value import ValueInterner
 from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
-from fnintern.keys.tokens import Key
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
 
@@ -199,30 +196,19 @@ def _bare(found: Any) -> Any:
     return found
 
 
-def intern_attribute(
-    by: By, *, transient: bool = False, context: Callable[[], Key] = tuple
-) -> Callable[[Any], Any]:
+def intern_attribute(by: By) -> Callable[[Any], Any]:
     """How to replace a wrapper factory: by the same, interned.
 
     Args:
         by: how callables are compared.
-        transient: the library makes the wrapper, calls it and drops it, all within one call.
-        context: settings of the library that a trace reads, as part of the key.
     """
-
     kind = interner_of_kind(by)
 
-    def pattern(factory: Any) -> Interner:
-        if kind is ValueInterner:
-            return ValueInterner(factory, 128, transient=transient, context=context)
-        return kind(factory, 128)
-
     def replace(factory: Any) -> Any:
-        if not isinstance(factory, type):
-            return intern_as(factory, pattern(factory))
         # A subclass, since the class itself has to stay as it is for the way back: those who
         # imported it before still find it in isinstance, and it pickles under the same name.
-        return intern_as(subclass_of(factory), pattern(factory))
+        own = subclass_of(factory) if isinstance(factory, type) else factory
+        return intern_as(own, kind(factory, 128))
 
     return replace
 

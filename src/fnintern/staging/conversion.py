@@ -1,10 +1,10 @@
 """Closure conversion: a higher-order call becomes one jitted function of all it reads (S1, S3, S4).
 
-What the functions in a call *are* (:func:`fnintern.captures.freeze`) finds the program; the arrays
-that they capture are passed to it at each call. The call that makes a program traces the user's own
-functions over the user's own objects and arrays, once. JAX then holds each captured array as a
-constant that is that very object, and the program takes it as an operand instead. A program is used
-again only if nothing else of the trace depended on the array. Imports jax.
+What the functions in a call *are*, by :func:`fnintern.captures.freezing.freeze`, finds the program;
+the arrays that they capture are passed to it at each call. The call that makes a program traces the
+user's own functions over the user's own objects and arrays, once. JAX then holds each captured
+array as a constant that is that very object, and the program takes it as an operand instead. A
+program is used again only if nothing else of the trace depended on the array. Imports jax.
 """
 
 from __future__ import annotations
