@@ -244,3 +244,29 @@ def test_S6_an_attribute_of_any_kind_of_object(make: Any) -> None:
 
         lax.map(f, jnp.ones((4, n)))
         assert held.shape == (n,)
+
+
+class Remembering:
+    """Keeps its last result, a tracer, and asks only whether there is one."""
+
+    last: Any = None
+
+    def __call__(self, x: Any) -> Any:
+        y = x * 2 if self.last is None else x * 3
+        self.last = y
+        return y
+
+
+@pytest.mark.parametrize("call", ["map", "cond", "jit"])
+def test_S4_a_tracer_whose_trace_has_ended_is_left_alone(call: str) -> None:
+    f, other = Remembering(), Remembering()
+    for _ in range(3):
+        found = [
+            {
+                "map": lambda ops, f: ops.map(lambda x: f(x), XS),
+                "cond": lambda ops, f: ops.cond(True, lambda x: f(x), lambda x: x, XS),
+                "jit": lambda ops, f: (fnintern.jit if ops is lax else jax.jit)(lambda x: f(x))(XS),
+            }[call](ops, model)
+            for ops, model in ((lax, f), (jax.lax, other))
+        ]
+        assert jnp.array_equal(*found)

@@ -48,6 +48,9 @@ _COMMITTED: Final = Obstacle(
     "pass it",
 )
 
+_ENDED: Final = Obstacle(
+    "f", "Tracer", "its trace has ended", "return it from the function that is traced"
+)
 _DONATED: Final = Obstacle(
     "argument", "jax.Array", "it is donated, and captured too", "pass it, and do not capture it"
 )
@@ -80,6 +83,8 @@ class Call:
             return
         self.frozen = frozen = self._freeze()
         leaves = frozen.leaves
+        if any(kind.__name__ == "DynamicJaxprTracer" for kind in set(map(type, leaves))):
+            raise unkeyable(_ENDED)  # no trace that records is under way in an eager call
         if len(leaves) > 1:
             number: dict[int, int] = {}
             places = [number.setdefault(id(leaf), len(number)) for leaf in leaves]
