@@ -150,6 +150,7 @@ def _note_written(walk: Walk, value: types.FunctionType, facts: CodeFacts) -> No
         for attribute in attributes:
             content = (namespace_of(content) or {}).get(attribute, EMPTY)
         walk.written += _assigned_parts(content, last)
+        walk.add(content, name)  # its class decides what becomes of the value
 
 
 def _assigned_parts(value: Any, name: str) -> tuple[Any, ...]:

@@ -89,7 +89,7 @@ class _Locator:
 
     def structure(self, structure: Any) -> Maker | None:
         node = structure.node_data()
-        if node is None:
+        if node is None or holds_text_only(structure):
             return None
         children = structure.children()
         if isinstance(node[0], type) and issubclass(node[0], tuple) and node[1] is not None:
