@@ -119,20 +119,17 @@ def visit_read_sets(walk: Walk) -> None:
         if size == seen:
             break
         seen = size
-    _note_written(walk)
+    if reading.assigned or reading.filled:
+        _note_written(walk, reading)
     _visit_descriptions(walk, reading)
     _check_doubtful(walk, reading)
 
 
-def _note_written(walk: Walk) -> None:
+def _note_written(walk: Walk, reading: Reading) -> None:
     """What is in the attributes that code assigns to, off whatever object."""
-    assigned = frozenset().union(*(facts.assigned_attributes for facts in walk.facts))
-    filled = frozenset().union(*(facts.filled_attributes for facts in walk.facts))
-    if not assigned and not filled:
-        return
     for record in walk.objects:
-        walk.written += tuple(record.value_of(name) for name in sorted(assigned))
-        for name in sorted(filled):
+        walk.written += tuple(record.value_of(name) for name in reading.assigned)
+        for name in reading.filled:
             walk.written += parts_of(record.value_of(name))
 
 

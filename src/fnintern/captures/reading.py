@@ -94,6 +94,9 @@ class Reading:
         self.reads = reads
         #: Names that a class may be asked for.
         self.names = frozenset(reads).union(*(fact.stores for fact in facts))
+        #: Attributes that are assigned to, and those whose items are.
+        self.assigned = sorted(frozenset().union(*(f.assigned_attributes for f in facts)))
+        self.filled = sorted(frozenset().union(*(f.filled_attributes for f in facts)))
         spoken = self.names.union(*(fact.names for fact in facts))
         #: Whether it may ask an array where it is, or have JAX call back to Python.
         self.asks_placement = not PLACEMENT.isdisjoint(spoken)
