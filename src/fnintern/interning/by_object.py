@@ -8,17 +8,17 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
-from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Marker, Unkeyable
+from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Key, Marker, Unkeyable
 from fnintern.lifetime.building import build
-from fnintern.lifetime.entries import LOST
-from fnintern.lifetime.stores import Token, registered, store_of
+from fnintern.lifetime.entries import LOST, Entry
+from fnintern.lifetime.stores import Store, Token, registered, store_of
 
 __all__ = ["MISSING", "Interner"]
 
@@ -222,14 +222,30 @@ class Interner:
         self._misses += 1
         entry = build(self._factory, args, kwargs, targets, owner)
         entry.note = self.tally
+        return self._keep(token, store, key, entry)
+
+    def _keep(
+        self, token: Token, store: Store, key: Key, entry: Entry, functions: Sequence[Any] = ()
+    ) -> Any:
+        """Puts a new entry into its store; returns the wrapper, or that of another thread which was
+        first. To be called where no local variable holds the wrapper or a forward."""
         entry.settle()
         built = entry.wrapper
         entry = token.install(store, key, entry)
         wrapper = entry.take()
         if wrapper is LOST:  # by a collection in another thread, just now
             return built
-        entry.hold()
+        self._hand_out(entry, functions)
         return wrapper
+
+    def _hand_out(self, entry: Entry, functions: Sequence[Any]) -> None:
+        """What is to be done before a wrapper goes to the caller, who holds it by now.
+
+        Args:
+            entry: that of the wrapper.
+            functions: those of the call, for a wrapper that is shared.
+        """
+        entry.hold()
 
     def cache_info(self) -> CacheInfo:
         return CacheInfo(

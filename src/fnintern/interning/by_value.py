@@ -73,26 +73,24 @@ class ValueInterner(Interner):
     ) -> Any:
         token = self._token
         try:
-            frozen, key, targets, owner = self._placed(names, values)
+            functions, frozen, key, targets, owner = self._placed(names, values)
         except Exception as error:
             strict.check(error)
             self._bypassed += 1
             return self._factory(*args, **kwargs)
-        functions = [f for f in values if is_function_like(f) and not importable(f)]
         store = store_of(owner) if owner is not None else token.constants
         entry = store.entries.get(key)
         if entry is not None:
             wrapper = entry.take() if entry.matches(targets) else LOST
             made_for: tuple[Key, tuple[SharedForward, ...]] = entry.note
             if wrapper is not LOST and made_for[0] == frozen.key:
-                self._lend(made_for[1], functions)
-                entry.hold()
+                self._hand_out(entry, functions)
                 self.tally.hits += 1
                 return wrapper
             entry.discard()
         self._misses += 1
         forwards = tuple(SharedForward(function) for function in functions)
-        self._lend(forwards, functions)
+        _lend(forwards, functions)
         by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}
         wrapper = self._factory(
             *(by_id.get(id(value), value) for value in args),
@@ -104,23 +102,24 @@ class ValueInterner(Interner):
         for forward in entry.note[1]:
             belongs_to(forward, entry)
             del forward
-        entry.settle()
-        built = entry.wrapper
-        entry = token.install(store, key, entry)
-        wrapper = entry.take()
-        if wrapper is LOST:  # by a collection in another thread, just now
-            return built
-        self._lend(entry.note[1], functions)
-        entry.hold()
-        return wrapper
+        return self._keep(token, store, key, entry, functions)
 
-    def _placed(self, names: Any, values: tuple[Any, ...]) -> tuple[Frozen, Key, list[Any], Any]:
-        """What the arguments are, and where their entry goes; see :func:`place`."""
-        callables = [value for value in values if is_function_like(value)]
-        # A function that its module holds is what a table or an `is` asks for.
-        named = [value for value in callables if importable(value)]
-        for function in callables:
-            if not importable(function) and not is_only_called(function):
+    def _hand_out(self, entry: Entry, functions: Sequence[Any]) -> None:
+        _lend(entry.note[1], functions)
+        entry.hold()
+
+    def _placed(
+        self, names: Any, values: tuple[Any, ...]
+    ) -> tuple[list[Any], Frozen, Key, list[Any], Any]:
+        """The functions that get a stand-in, what all arguments are, and where their entry goes;
+        see :func:`place`."""
+        functions: list[Any] = []
+        named: list[Any] = []
+        for value in filter(is_function_like, values):
+            # A function that its module holds is what a table or an `is` asks for.
+            (named if importable(value) else functions).append(value)
+        for function in functions:
+            if not is_only_called(function):
                 raise Unkeyable("f", function, "it is more than a function")
         frozen = freeze(*values, names=tuple(names))
         key, targets, owner = place(
@@ -128,11 +127,7 @@ class ValueInterner(Interner):
         )
         if not self._self_contained(names, values):
             raise Unkeyable("arguments", values, "one holds a function or an array")
-        return frozen, (*key, *map(id, named)), [*targets, *named], owner
-
-    def _lend(self, forwards: tuple[SharedForward, ...], functions: Sequence[Any]) -> None:
-        for forward, function in zip(forwards, functions, strict=False):
-            lend(forward, function)
+        return functions, frozen, (*key, *map(id, named)), [*targets, *named], owner
 
     def _options(self, names: Any, values: tuple[Any, ...]) -> Frozen:
         rest = [(n, v) for n, v in zip(names, values, strict=True) if not is_function_like(v)]
@@ -156,7 +151,12 @@ class ValueInterner(Interner):
     def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
         name, bound = self._bound(args, kwargs)
         try:
-            frozen = self._placed(*bound)[0]
+            frozen = self._placed(*bound)[1]
         except Unkeyable as error:
             return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
         return Explanation(name, interned=True, keyed_by=frozen.keyed_by())
+
+
+def _lend(forwards: tuple[SharedForward, ...], functions: Sequence[Any]) -> None:
+    for forward, function in zip(forwards, functions, strict=False):
+        lend(forward, function)

@@ -79,8 +79,8 @@ class Variant:
 class Program:
     """One jitted function for all calls of one key.
 
-    JAX calls :meth:`_trace` for each new set of shapes and dtypes, within the call that it traces
-    for. The program holds no function and no array of that call.
+    JAX has the call that is under way trace for each new set of shapes and dtypes. The program
+    holds no function and no array of that call.
     """
 
     __slots__ = ("failed", "jitted", "obstacle", "pinned", "variants")
