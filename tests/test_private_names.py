@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from fnintern.libraries import flax, haiku, jax, numpyro
+from fnintern.libraries import equinox, flax, haiku, jax, numpyro
 
 #: Sheet -> the distribution.
-SHEETS: dict[Any, str] = {flax: "flax", haiku: "dm-haiku", jax: "jax", numpyro: "numpyro"}
+SHEETS: dict[Any, str] = {
+    equinox: "equinox", flax: "flax", haiku: "dm-haiku", jax: "jax", numpyro: "numpyro"
+}  # fmt: skip
 NAMES = [
     (distribution, name, since)
     for sheet, distribution in SHEETS.items()

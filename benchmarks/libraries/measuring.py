@@ -22,7 +22,7 @@ from benchmarks.libraries.program import Program, programs
 __all__ = ["VARIANTS", "Count", "count", "missing", "same_results", "table"]
 
 #: How a program is run: as it is, under ``patch_jax()``, with its user's line.
-VARIANTS = ("before", "patch_jax", "recipe")
+VARIANTS = ("before", "patch_jax", "patch_all", "recipe")
 #: Calls before counting starts, and calls that are counted.
 WARM, COUNTED = 2, 2
 
@@ -72,6 +72,9 @@ def _around(program: Program, variant: str) -> AbstractContextManager[Any]:
         # By its name, since this package is older than the patch.
         made: AbstractContextManager[Any] = getattr(fnintern, "patch_jax")()  # noqa: B009
         return made
+    if variant == "patch_all":
+        everything: AbstractContextManager[Any] = getattr(fnintern, "patch_all")()  # noqa: B009
+        return everything
     return program.patch() if variant == "recipe" else contextlib.nullcontext()
 
 

@@ -13,16 +13,16 @@ from benchmarks.libraries.program import Program, programs
 __all__ = ["lines", "verdict"]
 
 #: What brings a row to nothing traced.
-PATCH, LINE, STABLE, NOT = "`patch_jax()`", "one line", "no need", "nothing"
+PATCH, ALL, LINE, STABLE, NOT = "`patch_jax()`", "`patch_all()`", "one line", "no need", "nothing"
 
 INTRODUCTION = """\
 # Other libraries
 
 What an eager call traces and compiles, again and again, in programs over other JAX libraries:
 tracing cache misses/compilations a call, after two calls to warm up. Every call has other
-numbers. *Before* is the program as it is; then the same under `fnintern.patch_jax()`, unknown to
-the program; then with a line that its user writes. A variant that does not return the same, call
-by call, is marked.
+numbers. *Before* is the program as it is; then the same under `fnintern.patch_jax()`, and under
+`fnintern.patch_all()`, unknown to the program; then with a line that its user writes. A variant
+that does not return the same, call by call, is marked.
 
 ```sh
 make libraries
@@ -34,8 +34,8 @@ HELP = """\
 
 `interned` is `fnintern.interned`; `same` is `interned(by="value")(lambda f: f)`, which gives
 equal functions one identity, so that it can stand wherever a function is an argument. Under *by*
-is what brings a row to 0/0: `patch_jax()`; else *one line* of the user's; else *nothing*, and why
-not. [recipes.md](recipes.md) shows the lines at work. A report is the public one that a program
+is what brings a row to 0/0: `patch_jax()`; else `patch_all()`; else *one line* of the user's; else
+*nothing*, and why not. [recipes.md](recipes.md) shows the lines at work. A report is the public one that a program
 rebuilds.
 """
 
@@ -44,7 +44,7 @@ def verdict(program: Program, row: dict[str, Count]) -> str:
     """What brings a program to nothing traced and nothing compiled."""
     if row["before"].nothing:
         return STABLE
-    for variant, words in (("patch_jax", PATCH), ("recipe", LINE)):
+    for variant, words in (("patch_jax", PATCH), ("patch_all", ALL), ("recipe", LINE)):
         found = row.get(variant)
         if found is not None and found.nothing:
             return words
@@ -71,14 +71,16 @@ def lines(found: dict[str, dict[str, Count]]) -> Iterator[str]:
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)
     yield ""
     yield f"Python {platform.python_version()}, {versions}, on the CPU."
-    patched = bool(found.get("patch_jax"))
     verdicts: Counter[str] = Counter()
     for library in libraries:
         yield ""
         yield f"## {library}"
         yield ""
-        yield "| eager call | before | `patch_jax()` | with a line | by | the line, and why |"
-        yield "|---|---|---|---|---|---|"
+        yield (
+            "| eager call | before | `patch_jax()` | `patch_all()` | with a line | by "
+            "| the line, and why |"
+        )
+        yield "|---|---|---|---|---|---|---|"
         said = ""
         for program in shown:
             if program.library != library:
@@ -90,13 +92,14 @@ def lines(found: dict[str, dict[str, Count]]) -> Iterator[str]:
             notes = []
             if program.recipe:
                 notes.append(_escaped(program.recipe))
-            if program.why and fixed != PATCH:
+            if program.why and fixed not in (PATCH, ALL):
                 notes.append(program.why)
             note = "; ".join(notes)
             cells = (
                 name,
                 str(before),
-                _cell(row.get("patch_jax"), before) if patched else "",
+                _cell(row.get("patch_jax"), before),
+                _cell(row.get("patch_all"), before),
                 _cell(row.get("recipe"), before),
                 fixed,
                 "as above" if note and note == said else note,

@@ -24,6 +24,8 @@ from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, Reference
 from fnintern.keys.callables import annotations_of
 from fnintern.keys.objects import is_protocol, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
+from fnintern.libraries.jax import jitted_options
+from fnintern.libraries.numpyro import PARTS_READ
 from fnintern.libraries.ownership import is_library_module, is_library_object
 from fnintern.libraries.purity import IMPURE_MODULES
 
@@ -215,7 +217,12 @@ def _cells(walk: Walk, value: types.FunctionType, facts: CodeFacts, path: str) -
             walk.tokens.append(EMPTY)
             continue
         chains = facts.chains.get(name)
-        if chains is None and not facts.library and name != "__class__":
+        if facts.library and (
+            part_names := PARTS_READ.get((value.__module__, value.__qualname__, name))
+        ):
+            for part in part_names:
+                walk.add(getattr(content, part, EMPTY), f"{path}→{name}.{part}")
+        elif chains is None and not facts.library and name != "__class__":
             walk.tokens.append(EMPTY)  # only updated
         elif type(content) is types.ModuleType:
             add_module(walk, content, chains or ESCAPES, f"{path}→{name}")
@@ -321,10 +328,15 @@ def add_lru_cache(walk: Walk, value: Any, path: str) -> None:
 
 
 def add_jitted(walk: Walk, value: Any, path: str) -> None:
-    """A jitted function is what it is, and has what it captures as constants. JAX may trace it
-    again, which shows what it sees now."""
-    walk.target(Marker.CALLABLE, value, path)
+    """A jitted function is what it wraps and its options, as it is for JAX, and has what it
+    captures as constants. JAX may trace it again, which shows what it sees now."""
     function = getattr(value, "__wrapped__", None)
+    options = jitted_options(value) if type(function) is types.FunctionType else None
+    if options is None:
+        walk.target(Marker.CALLABLE, value, path)
+    else:
+        walk.tokens += options
+        walk.target(Marker.CALLABLE, function, path)
     if walk.fixed or function is None or is_library_object(value) or walk.met(value):
         return
     tokens, targets = len(walk.tokens), len(walk.targets)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fnintern.keys.tokens import Refused
 
-__all__ = ["PRIVATE", "frame_state"]
+__all__ = ["PRIVATE", "frame_state", "is_module_of_call"]
 
 #: Functions of haiku's users, which may do anything: module, stack.
 _HOOKS: Final = (
@@ -30,6 +30,7 @@ _HOOKS: Final = (
 PRIVATE: Final = {
     "haiku._src.base:frame_stack": "all",
     "haiku._src.base:current_frame": "all",
+    "haiku._src.module:Module": "all",
     **{f"{module}:{name}": "all" for module, name in _HOOKS},
 }
 
@@ -54,3 +55,9 @@ def frame_state() -> Any:
         "counters": [dict(counter) for counter in frame.counter_stack],
         "names": [sorted(names) for names in frame.used_names_stack],
     }
+
+
+def is_module_of_call(value: object) -> bool:
+    """Whether an object is a module that a transformed function has made in the call under way."""
+    module = sys.modules.get("haiku._src.module")
+    return module is not None and isinstance(value, getattr(module, "Module", ()))

@@ -10,23 +10,32 @@ import types
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fnintern.keys.tokens import Refused
-
-__all__ = ["PRIVATE", "check_handlers"]
+__all__ = ["PARTS_READ", "PRIVATE", "handlers_in_force"]
 
 
 #: Private names, each with the first release that has it, or "all" of the supported ones.
 PRIVATE: Final = {"numpyro.primitives:_PYRO_STACK": "all"}
 
 
-def check_handlers(values: Sequence[Any]) -> None:
-    """Effect handlers act on what a function samples; but for the bodies of numpyro's own control
-    flow, which carry what they need of them and hide the rest."""
+#: A function of numpyro, and what it reads of an object that it closes over. ``MCMC`` keeps there
+#: what its runs have returned, too.
+PARTS_READ: Final = {
+    ("numpyro.infer.mcmc", "MCMC._get_cached_fns.<locals>._postprocess_fn", "self"): (
+        "postprocess_fn", "sampler", "chain_method", "num_chains",
+    ),
+}  # fmt: skip
+
+
+def handlers_in_force(values: Sequence[Any]) -> Any:
+    """The effect handlers that act on what functions sample, to be frozen with them; None where
+    there are none, and for the bodies of numpyro's own control flow, which carry what they need of
+    them and hide the rest."""
     stack = getattr(sys.modules.get("numpyro.primitives"), "_PYRO_STACK", None)
-    if stack and not all(
+    if not stack or all(
         isinstance(value, types.FunctionType)
-        and value.__globals__.get("__name__") == "numpyro.contrib.control_flow"
+        and str(value.__globals__.get("__name__")).startswith("numpyro.contrib.control_flow")
         for value in values
         if callable(value)
     ):
-        raise Refused("numpyro", None, "effect handlers are in force", "jit the whole program")
+        return None
+    return list(stack)

@@ -23,6 +23,7 @@ from fnintern.keys.weakids import WeakIds
 __all__ = [
     "KNOWN",
     "calls_back",
+    "is_held_by_library",
     "is_library_class",
     "is_library_module",
     "is_library_object",
@@ -139,3 +140,14 @@ def is_library_object(value: Any) -> bool:
     """Whether an installed library holds ``value`` under its own name, like its functions."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module is not None and is_library_module(module) and importable(value)
+
+
+def is_held_by_library(value: Any) -> bool:
+    """Whether a module of a library holds ``value`` under any name, as a constant of its own, or
+    an instance of it."""
+    return any(
+        item is value or type(item) is value
+        for module in list(sys.modules.values())
+        if isinstance(module, types.ModuleType) and is_library_module(module)
+        for item in list(vars(module).values())
+    )

@@ -13,11 +13,11 @@ from typing import Any
 
 from fnintern.keys.tokens import Key, Refused
 from fnintern.libraries.flax import flax_settings, has_interceptors
-from fnintern.libraries.haiku import frame_state
+from fnintern.libraries.haiku import frame_state, is_module_of_call
 from fnintern.libraries.jax import jax_settings
-from fnintern.libraries.numpyro import check_handlers
+from fnintern.libraries.numpyro import handlers_in_force
 
-__all__ = ["ambient_key", "carried"]
+__all__ = ["ambient_key", "carried", "is_module_of_call"]
 
 
 def ambient_key() -> Key:
@@ -41,6 +41,5 @@ def carried(values: Sequence[Any]) -> list[Any]:
     Raises:
         Refused: there is state that a trace would change, or that may do anything.
     """
-    check_handlers(values)
-    frame = frame_state()
-    return [] if frame is None else [frame]
+    states = (handlers_in_force(values), frame_state())
+    return [state for state in states if state is not None]

@@ -17,7 +17,7 @@ from fnintern.interning.decorator import By
 from fnintern.interning.held import Handle, Operation
 from fnintern.keys.tokens import Key
 from fnintern.libraries.flax import flax_settings
-from fnintern.patches.patching import Patch, Site, apply, intern_attribute
+from fnintern.patches.patching import Patch, Site, apply, bare, intern_attribute
 
 __all__ = ["patch_flax"]
 
@@ -257,8 +257,6 @@ def _overlay(names: dict[str, str], settings: Callable[[], Key]) -> Callable[[An
             module = getattr(jax, path) if path else jax
             if kind == "held":
                 made: Any = _held(module, last, settings)
-            elif last == "eval_shape":
-                made = _shapes(module)
             else:
                 made = _converted(module, last)
             (nested.setdefault(path, {}) if path else top)[last] = made
@@ -273,7 +271,8 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
     """An operation whose result is called later: the state of the function counts then."""
 
     def make(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(module, name)(function, *args, **kwargs)
+        # That of jax, also where patch_jax() has replaced it.
+        return bare(getattr(module, name))(function, *args, **kwargs)
 
     operation = Operation(make, settings)
 
@@ -284,16 +283,8 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
 
 
 def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
-    """An operation of jax.lax, staged."""
+    """An operation of jax, staged."""
     from fnintern.staging.operations import original, stage
 
     op = original(getattr(module, name))
     return stage(name, op)
-
-
-def _shapes(module: types.ModuleType) -> Callable[..., Any]:
-    """``eval_shape``, which traces its function at once and computes nothing."""
-    from fnintern.staging.traces import traced_shapes
-    from fnintern.staging.wrapping import Staged
-
-    return Staged(module.eval_shape, functions=("fun",), plain=traced_shapes)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import types
+from collections.abc import Callable
 from typing import Any
 
+from fnintern.captures.declared import stateless
+from fnintern.interning.held import Handle, Operation
+from fnintern.libraries.jax import jax_settings
 from fnintern.patches.patching import Patch, Site, apply
 
 __all__ = ["patch_jax"]
@@ -17,8 +21,9 @@ def patch_jax() -> Patch:
 
     It replaces ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``, ``map``, ``reduce``,
     ``custom_root`` and ``custom_linear_solve`` in ``jax.lax``, and where ``jax.scipy`` looks them
-    up: libraries profit unchanged. Code that ran ``from jax.lax import scan`` before keeps the
-    original.
+    up: libraries profit unchanged. Modules that ran ``from jax.lax import scan`` before get it,
+    too. ``jax.jit``, ``checkpoint``, ``pmap``, ``eval_shape`` and ``pure_callback`` of a function whose
+    code they have met before share what was traced; see :doc:`staged`.
 
     Returns:
         The patch, in force: a context manager with ``revert()`` and ``report``. While it is in
@@ -55,4 +60,33 @@ def patch_jax() -> Patch:
                 raise
             module = types.ModuleType(module_name)  # all its names are reported as absent
         sites += [Site(module, name, functools.partial(stage, name)) for name in names]
-    return apply("jax", sites)
+    jax = importlib.import_module("jax")
+    names = ("eval_shape", *operations.CALLBACKS)
+    sites += [Site(jax, name, functools.partial(stage, name)) for name in names]
+    again = importlib.import_module("fnintern.staging.jit_again")
+    sites.append(Site(jax, "jit", again.share_jit))
+    checkpointing = importlib.import_module("fnintern.staging.checkpointing")
+    checkpoint = functools.cache(checkpointing.share_checkpoint)
+    sites += [Site(jax, name, checkpoint) for name in ("checkpoint", "remat")]
+    sites.append(Site(jax, "pmap", _share_pmap))
+    return apply("jax", sites, imported=True)
+
+
+def _share_pmap(pmap: Callable[..., Any]) -> Callable[..., Any]:
+    """``jax.pmap``, whose results are shared by functions of the same code that capture equal
+    values: an array that one captures is not passed to another's program."""
+    from fnintern.staging.met import Met
+
+    met = Met()
+    operation = Operation(pmap, jax_settings())
+
+    @stateless
+    @functools.wraps(pmap)
+    def shared(fun: Any, *args: Any, **options: Any) -> Any:
+        own = pmap(fun, *args, **options)
+        if not met.seen(fun).again:
+            return own
+        return Handle(operation, fun, own, args, options)
+
+    shared.__module__ = "jax"  # where it is found under its name, by pickle
+    return shared

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -17,7 +18,7 @@ import attrs
 from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
 
-__all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
+__all__ = ["Patch", "Site", "apply", "bare", "intern_attribute", "patch"]
 
 PATCHED: Final = "patched"
 ABSENT: Final = "absent in this release"
@@ -72,8 +73,10 @@ class Patch:
 
     def __init__(self, what: object, sites: Sequence[Site]) -> None:
         self._what = what
-        self._sites = sites
+        self._sites = list(sites)
         self._replacements: list[_Replacement] = []
+        #: The modules there were before the patch, by name.
+        self._modules = frozenset(sys.modules)
         # Calls that returned this patch, and how many of them a `with` has taken over.
         self._calls = 0
         self._entered = 0
@@ -81,6 +84,18 @@ class Patch:
 
     def __repr__(self) -> str:
         return f"<fnintern.Patch {self.report}>"
+
+    def _replace_imported(self) -> None:
+        """Adds what modules have taken by ``from ... import``, under the same name."""
+        modules = sys.modules.keys() - {
+            name for name in sys.modules if name.partition(".")[0] in _NOT_SEARCHED
+        }
+        for replacement in list(self._replacements):
+            name = replacement.site.name
+            for module in _modules_with(name, replacement.found, modules):
+                site = Site(module, name, replacement.site.replace)
+                self._sites.append(site)
+                self._replacements.append(_Replacement(site, replacement.found, replacement.put))
 
     @property
     def report(self) -> dict[str, str]:
@@ -115,6 +130,11 @@ class Patch:
             for replacement in reversed(self._replacements):
                 if replacement.in_place():
                     setattr(replacement.site.module, replacement.site.name, replacement.found)
+                # Modules imported since have taken it by `from ... import`.
+                name = replacement.site.name
+                since = sys.modules.keys() - self._modules
+                for module in _modules_with(name, replacement.put, since):
+                    setattr(module, name, replacement.found)
                 for later in _active:
                     # A patch made on top of this one goes back to what was there before both.
                     for other in later._replacements:
@@ -134,6 +154,19 @@ class Patch:
                 self.revert()
 
 
+#: Packages whose own modules go by what is patched where they look it up.
+_NOT_SEARCHED: Final = frozenset({"jax", "jaxlib", "fnintern"})
+
+
+def _modules_with(name: str, value: Any, among: Iterable[str]) -> list[types.ModuleType]:
+    """The modules that hold a value under a name."""
+    return [
+        module
+        for module in map(sys.modules.get, list(among))
+        if isinstance(module, types.ModuleType) and vars(module).get(name) is value
+    ]
+
+
 #: Patches in force, oldest first.
 _active: list[Patch] = []
 _lock = threading.RLock()
@@ -147,12 +180,14 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def apply(what: object, sites: Sequence[Site]) -> Patch:
+def apply(what: object, sites: Sequence[Site], imported: bool = False) -> Patch:
     """Replaces the attribute at each site that exists, all or none.
 
     Args:
         what: names the patch; while one of the same name is in force, that one is returned.
         sites: what to replace; a site whose attribute is absent is left out, and reported.
+        imported: whether to replace it, too, where modules of other libraries and of the user's
+            have taken it by ``from ... import``.
 
     Returns:
         The patch.
@@ -170,7 +205,10 @@ def apply(what: object, sites: Sequence[Site]) -> Patch:
         for site in sites:
             found = getattr(site.module, site.name, missing)
             if found is not missing:
-                patch._replacements.append(_Replacement(site, found, site.replace(_bare(found))))
+                replacement = _Replacement(site, found, site.replace(bare(found)))
+                patch._replacements.append(replacement)
+        if imported:
+            patch._replace_imported()
         done: list[_Replacement] = []
         try:
             for replacement in patch._replacements:
@@ -187,7 +225,7 @@ def apply(what: object, sites: Sequence[Site]) -> Patch:
         return patch
 
 
-def _bare(found: Any) -> Any:
+def bare(found: Any) -> Any:
     """What is under the replacements in force, so that a patch never wraps another one's work."""
     for patch in reversed(_active):
         for replacement in patch._replacements:

@@ -5,6 +5,7 @@ Imports jax.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
 from collections.abc import Sequence
@@ -20,12 +21,13 @@ from fnintern.keys.reasons import Obstacle
 from fnintern.keys.tokens import Unkeyable
 from fnintern.libraries.settings import carried
 from fnintern.staging.arguments import Arguments
+from fnintern.staging.assignments import Assigned, Assignments, repeat
 from fnintern.staging.checks import in_rules, obstacle_in
 from fnintern.staging.numpy_arrays import as_constant, is_numeric, on_device
 from fnintern.staging.programs import Program, Variant, under_way
 from fnintern.staging.results import Template, Unlocated, tree_maker
 from fnintern.staging.traces import HandsThrough, PlainTrace
-from fnintern.staging.watching import watching
+from fnintern.staging.watching import Watch, watching
 
 if TYPE_CHECKING:
     from fnintern.staging.conversion import Conversion
@@ -65,10 +67,13 @@ class Call:
         arrays: the captured arrays, each once: those of JAX, then those of NumPy.
         aliases: which of them stands at which place, where one stands at several.
         is_tracing: whether the operation is being traced.
+        passed: the arrays as the program got them, once it has run.
+        variants: those of the program that it was made by.
     """
 
     __slots__ = (
-        "_tracing", "aliases", "arguments", "arrays", "conversion", "frozen", "is_tracing",
+        "_assignments", "_tracing", "aliases", "arguments", "arrays", "conversion", "frozen",
+        "is_tracing", "passed", "variants",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +83,7 @@ class Call:
         self.arguments = Arguments(args, kwargs, conversion.parameters)
         self.aliases: tuple[int, ...] = ()
         self._tracing: Program | None = None
+        self._assignments: Assignments | None = None
         self.is_tracing = False
         if not self.arguments.values:
             return
@@ -114,20 +120,24 @@ class Call:
         outer = getattr(under_way, "call", None)
         under_way.call = self
         self._tracing = program
-        variants = program.variants
-        known = len(variants)
+        self.variants = variants = program.variants
+        self.passed = self._passed()
+        self._assignments = None
         try:
-            returned = jitted(self._passed(), *self.arguments.operands)
+            returned = jitted(self.passed, *self.arguments.operands)
         finally:
             under_way.call = outer
+        is_new = self._assignments is not None  # it was traced, and for this call
         # Asked here, outside of the trace, where objects of libraries answer as they did before.
-        if len(variants) > known and not self._is_unchanged():
+        if is_new and not self._is_unchanged():
             program.obstacle = program.obstacle or CHANGED
         if program.obstacle is not None:
             program.jitted = None  # it may hold arrays
             program.variants = {}
         ((number, results),) = returned.items()
         variant = variants[number]
+        if variant.assigned and not is_new:
+            repeat(variant.assigned, self.frozen)
         if variant.shapes is not None:
             results = variant.shapes
         elif variant.places is not None:
@@ -160,7 +170,8 @@ class Call:
         program = self._tracing
         assert program is not None
         self.is_tracing = True
-        with watching() as reads:
+        self._assignments = assignments = Assignments(self.frozen)
+        with watching() as watch:
             plain = self.conversion.plain(self.arguments, operands)
         self.is_tracing = False
         constants = plain.constants
@@ -172,15 +183,24 @@ class Call:
             if isinstance(array, np.ndarray)
         ]
         place_of.update((id(constant), i) for i, constant in converted)
-        unknown = [constant for _, constant in constants if id(constant) not in place_of]
+        computed = {} if watch is None else watch.made
+        unknown = [
+            constant
+            for _, constant in constants
+            if id(constant) not in place_of and id(constant) not in computed
+        ]
+        if watch is not None and computed:  # from nothing but what the key and the pins show
+            unknown += [array for i, array in watch.reads.items() if i not in place_of]
         obstacle = obstacle_in(plain.closed.jaxpr, unknown, place_of)
-        if reads is not None:
-            reads.update(in_rules(plain.closed.jaxpr, place_of))
-        obstacle = obstacle or self._pin(program, reads)
+        if watch is not None:
+            watch.reads.update(in_rules(plain.closed.jaxpr, place_of))
+        obstacle = obstacle or self._pin(program, watch)
         tree = plain.structure
         places = self._places(plain, place_of)
+        assigned: tuple[Assigned, ...] = ()
         try:
             tree = tree_maker(tree, self.frozen)
+            assigned = assignments.made()
         except Unlocated as error:
             made = Obstacle("f", str(error), "the result holds one that the trace made")
             obstacle = obstacle or made
@@ -188,7 +208,7 @@ class Call:
             program.obstacle = obstacle
         if plain.shapes is not None:
             number = next(_numbers)
-            program.variants[number] = Variant(None, tree, plain.shapes)
+            program.variants[number] = Variant(None, tree, plain.shapes, assigned)
             return {number: []}
         # The program of a call that is not kept may have the arrays as they are.
         instead = {} if obstacle else {number: arrays[i] for number, i in place_of.items()}
@@ -196,7 +216,8 @@ class Call:
         number = next(_numbers)
         if any(places):
             results = [x for x, place in zip(results, places, strict=True) if place is None]
-        program.variants[number] = Variant(tuple(places) if any(places) else None, tree)
+        where = tuple(places) if any(places) else None
+        program.variants[number] = Variant(where, tree, None, assigned)
         return {number: results}
 
     def has_deleted_arrays(self) -> bool:
@@ -212,7 +233,8 @@ class Call:
     def _is_unchanged(self) -> bool:
         """Whether the functions see what they saw before the trace."""
         try:
-            after = self._freeze()
+            with self._assignments.undone() if self._assignments else contextlib.nullcontext():
+                after = self._freeze()
         except Exception as error:
             strict.check(error)
             return False
@@ -221,8 +243,9 @@ class Call:
             a is b for a, b in zip(after.leaves, before.leaves, strict=True)
         )
 
-    def _pin(self, program: Program, reads: dict[int, Any] | None) -> Obstacle | None:
+    def _pin(self, program: Program, watch: Watch | None) -> Obstacle | None:
         """Notes the arrays whose values the trace has read."""
+        reads = None if watch is None else watch.reads
         asks_placement = self.frozen.asks_placement
         if not self.arrays or (reads == {} and not asks_placement):
             return None

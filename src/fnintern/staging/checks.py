@@ -19,7 +19,7 @@ from fnintern.keys.objects import importable
 from fnintern.keys.reasons import Obstacle
 from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE
 from fnintern.libraries.jax import JITTED
-from fnintern.libraries.ownership import KNOWN, is_library_module, is_library_path
+from fnintern.libraries.ownership import KNOWN, is_held_by_library, is_library_path
 from fnintern.staging.hoisting import parameters, stuck
 
 __all__ = ["in_rules", "obstacle_in", "speaks_of_operands"]
@@ -63,7 +63,7 @@ def obstacle_in(
     array_type, tracer = sys.modules["jax"].Array, sys.modules["jax"].core.Tracer
     for constant in constants:
         if isinstance(constant, tracer) or (
-            isinstance(constant, array_type) and not _is_a_librarys(constant)
+            isinstance(constant, array_type) and not is_held_by_library(constant)
         ):
             return _HIDDEN
     if stuck(jaxpr, captured):
@@ -94,16 +94,6 @@ def _is_a_constant_of_a_module(array: Any) -> bool:
         item is array
         for module in list(sys.modules.values())
         if isinstance(module, types.ModuleType)
-        for item in list(vars(module).values())
-    )
-
-
-def _is_a_librarys(array: Any) -> bool:
-    """Whether a module of a library holds the array, as a constant of its own."""
-    return any(
-        item is array
-        for module in list(sys.modules.values())
-        if isinstance(module, types.ModuleType) and is_library_module(module)
         for item in list(vars(module).values())
     )
 
@@ -160,19 +150,38 @@ def _is_harmless(value: Any) -> bool:
     return str(owner.__module__).partition(".")[0] in ("jax", "jaxlib", "numpy", "functools")
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: Any, in_library: bool = False, depth: int = 0) -> bool:
     """Whether a function of the user's captures nothing that changes, so that any equal one is as
-    good: a print of a progress bar, say. Globals it looks up when it runs."""
-    if not isinstance(value, types.FunctionType):
-        return type(value) in ATOMIC or type(value) is float or importable(value)
-    if set(vars(value)) - {STORE_ATTRIBUTE}:
+    good: a print of a progress bar, say. Globals it looks up when it runs.
+
+    A library does not edit the lists that a callback of its own gets, of messages, say.
+    """
+    if depth > _MAX_NESTED:
         return False
-    try:
-        captured = [cell.cell_contents for cell in value.__closure__ or ()]
-    except ValueError:  # not filled yet
-        return False
-    captured += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-    return all(item is value or _is_constant(item) for item in captured)
+    if isinstance(value, types.FunctionType):
+        if set(vars(value)) - {STORE_ATTRIBUTE}:
+            return False
+        in_library = is_library_path(value.__code__.co_filename)
+        try:
+            items = [cell.cell_contents for cell in value.__closure__ or ()]
+        except ValueError:  # not filled yet
+            return False
+        items += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+    elif type(value) in (tuple, frozenset) or (in_library and type(value) is list):
+        items = list(value)
+    elif in_library and type(value) is dict:
+        items = [*value, *value.values()]
+    else:
+        return (
+            type(value) in ATOMIC
+            or type(value) is float
+            or isinstance(value, sys.modules["jax"].ShapeDtypeStruct)
+            or importable(value)
+        )
+    return all(item is value or _is_constant(item, in_library, depth + 1) for item in items)
+
+
+_MAX_NESTED: Final = 16
 
 
 #: In the texts of errors that JAX raises for tracers and not for arrays. The last two, of jax 0.12

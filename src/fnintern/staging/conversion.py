@@ -24,7 +24,14 @@ from fnintern.lifetime.stores import Token, store_of
 from fnintern.staging.arguments import Parameters
 from fnintern.staging.call import CHANGED, Call, unkeyable
 from fnintern.staging.checks import speaks_of_operands
-from fnintern.staging.programs import MAX_UNUSED, MAXSIZE, History, Program
+from fnintern.staging.programs import (
+    MAX_UNUSED,
+    MAXSIZE,
+    History,
+    Program,
+    jax_jit,
+    once_for_shapes,
+)
 from fnintern.staging.traces import HandsThrough, Plain, traced_shapes
 
 __all__ = ["Conversion", "reason_unconverted"]
@@ -40,8 +47,9 @@ class Conversion:
         plain: how a call is traced.
         name: of the operation, for messages and profiles.
         parameters: which of its arguments are special.
-        options: for ``jax.jit``.
+        options: for ``wrap``.
         hands_through: which results that are arguments untouched are the very objects.
+        wrap: what makes a program of a function of arrays.
     """
 
     #: Told of each call that ran unconverted and raised nothing, and why. For those who count.
@@ -54,7 +62,9 @@ class Conversion:
         parameters: Parameters,
         options: Mapping[str, Any] = types.MappingProxyType({}),
         hands_through: HandsThrough = HandsThrough.ARRAYS,
+        wrap: Callable[..., Any] = jax_jit,
     ) -> None:
+        self.wrap = once_for_shapes if plain is traced_shapes else wrap
         self.plain = plain
         self.name = name
         self.parameters = parameters
@@ -74,9 +84,16 @@ class Conversion:
         self._hits = self._misses = self._bypassed = 0
 
     def run(
-        self, unconverted: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        unconverted: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        keep: Callable[[Call, Any], None] | None = None,
     ) -> Any:
-        """Makes the call by its program; by ``unconverted`` where it cannot be converted."""
+        """Makes the call by its program; by ``unconverted`` where it cannot be converted.
+
+        ``keep`` is told of a call by a program, and of its jitted function.
+        """
         try:
             call = Call(self, args, kwargs)
             program, hit = self._find(call)
@@ -106,6 +123,8 @@ class Conversion:
             result = _FAILED
         if result is _FAILED:  # outside of the handler: what it raises now is its own error
             return self._run_unconverted(unconverted, args, kwargs, reason)
+        if keep is not None:
+            keep(call, jitted)
         if program.obstacle is not None:  # it turned out just now: the result is the plain one
             self._bypassed += 1
             self._tell(program.obstacle)
@@ -161,9 +180,7 @@ class Conversion:
         programs = [program for program in programs if program.is_alive()]
         if entry is not None:
             entry.discard()
-        program = Program(
-            self.name, self.options, call.arguments.donated, self.plain is traced_shapes
-        )
+        program = Program(self.name, self.wrap, self.options, call.arguments.donated)
         entry = Entry((program, *programs[: _MAX_PINNED - 1]), frozen.targets, owner, ())
         entry = self._programs.install(store, key, entry)
         return next((p for p in entry.wrapper if p.is_for(call.arrays)), program), False

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import jax
 
-__all__ = ["is_eager"]
+__all__ = ["is_eager", "runs_programs"]
 
 #: Traces that transform a call and hand it on. Any other one records it.
 _TRANSFORMING: Final = frozenset({"JVPTrace", "LinearizeTrace", "BatchTrace"})
@@ -58,8 +58,13 @@ def is_eager() -> bool:
             return False
         trace = parent
         parent = getattr(trace, "parent_trace", None)
+    return type(trace).__name__ == "EvalTrace" and runs_programs()
+
+
+def runs_programs() -> bool:
+    """Whether one program may stand for many operations in the present mode of JAX."""
     config: Any = jax.config
-    return type(trace).__name__ == "EvalTrace" and not (
+    return not (
         config.jax_disable_jit
         or config.jax_check_tracer_leaks
         or config.jax_debug_nans

@@ -22,9 +22,10 @@ from fnintern.keys.tokens import Identity, Key
 from fnintern.staging.arguments import Arguments, Parameters
 from fnintern.staging.conversion import Conversion
 from fnintern.staging.eager import is_eager
+from fnintern.staging.programs import jax_jit
 from fnintern.staging.traces import HandsThrough, Plain, PlainTrace
 
-__all__ = ["Jitted", "jit"]
+__all__ = ["Jitted", "conversion_for", "jit", "static_places"]
 
 
 def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -63,12 +64,12 @@ class Jitted:
 
     def __init__(self, fun: Callable[..., Any], options: dict[str, Any]) -> None:
         #: What ``jax.jit`` makes of the function, for calls that are not converted.
-        self._plain: Any = jax.jit(fun, **options)
+        self._plain: Any = jax_jit(fun, **options)
         self._fresh = functools.partial(_fresh, options)
         self._options = options
         functools.update_wrapper(self, fun, updated=())
         self.__wrapped__: Callable[..., Any] = fun
-        self._conversion = _conversion_for(fun, options)
+        self._conversion = conversion_for(fun, options)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self._conversion is None or not is_eager():
@@ -109,7 +110,7 @@ def _fresh(options: dict[str, Any], fun: Any, /, *args: Any, **kwargs: Any) -> A
     def again(*args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)
 
-    return jax.jit(again, **options)(*args, **kwargs)
+    return jax_jit(again, **options)(*args, **kwargs)
 
 
 def _traced_jit(options: Mapping[str, Any]) -> Plain:
@@ -117,7 +118,7 @@ def _traced_jit(options: Mapping[str, Any]) -> Plain:
 
     def plain(arguments: Arguments, operands: Sequence[Any]) -> PlainTrace:
         (fun, *args), kwargs = arguments.put_together(iter(operands))
-        traced = jax.jit(fun, **options).trace(*args, **kwargs)
+        traced = jax_jit(fun, **options).trace(*args, **kwargs)
         # Captured tracers are the first of its operands already.
         return PlainTrace(traced.jaxpr, traced.out_tree, tuple(getattr(traced, "_consts", ())))
 
@@ -133,7 +134,7 @@ _PASSED_ON: Final = frozenset({"keep_unused", "inline", "out_shardings", "compil
 _SPECIAL: Final = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
 
-def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conversion | None:
+def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conversion | None:
     """The programs of all functions with these options; None where calls cannot be converted."""
     if not options.keys() <= _PASSED_ON.union(_SPECIAL):
         return None
@@ -167,6 +168,23 @@ def _conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conv
         )
         found = _conversions.setdefault(key, conversion)
     return found
+
+
+def static_places(
+    fun: Callable[..., Any], options: Mapping[str, Any]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The static parameters of a function that ``jax.jit`` gets with these options: by position,
+    and by name."""
+    numbers, names = (_as_tuple(options.get(name)) for name in _SPECIAL[:2])
+    if not numbers and not names:
+        return (), ()
+    try:
+        positions = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):  # no signature
+        return (), ()
+    places = _places(numbers, names, positions)
+    by_position = sorted(place - 1 for place in places if isinstance(place, int))
+    return tuple(by_position), tuple(sorted(p for p in places if isinstance(p, str)))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import jax
 
-from fnintern.staging.traces import HandsThrough
+from fnintern.staging.traces import HandsThrough, traced_shapes
 from fnintern.staging.wrapping import Staged
 
 __all__ = ["OPERATIONS", "Operation", "original", "stage"]
@@ -63,11 +63,21 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
 }
 
+#: The same in ``jax`` itself.
+CALLBACKS: Final[dict[str, Operation]] = {
+    "pure_callback": Operation(
+        ("callback", "result_shape_dtypes"), ("sharding", "vmap_method"), internal=False
+    ),
+}
+
 
 def stage(name: str, op: Callable[..., Any]) -> Staged:
-    """The operation of ``jax.lax`` of this name, staged; see :class:`Staged`."""
+    """The operation of ``jax.lax`` of this name, or ``jax.eval_shape``, staged; see
+    :class:`Staged`."""
+    if name == "eval_shape":  # it traces at once and computes nothing
+        return Staged(op, functions=("fun",), plain=traced_shapes)
     known = inspect.signature(op).parameters  # releases differ
-    operation = OPERATIONS[name]
+    operation = OPERATIONS.get(name) or CALLBACKS[name]
     return Staged(
         op,
         tuple(parameter for parameter in operation.static if parameter in known),

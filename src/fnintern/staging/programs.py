@@ -15,7 +15,19 @@ import jax
 
 from fnintern.keys.reasons import Obstacle
 
-__all__ = ["MAXSIZE", "MAX_UNUSED", "History", "Program", "Variant", "under_way"]
+__all__ = [
+    "MAXSIZE",
+    "MAX_UNUSED",
+    "History",
+    "Program",
+    "Variant",
+    "jax_jit",
+    "once_for_shapes",
+    "under_way",
+]
+
+#: That of jax, also while a patch has replaced it.
+jax_jit: Final = getattr(jax.jit, "__fnintern_wraps__", jax.jit)
 
 #: Programs kept for each piece of code (L3).
 MAXSIZE: Final = 128
@@ -69,11 +81,13 @@ class Variant:
             call has and a position there; or None for one that the program computes.
         tree: the structure of the result, or how it is made.
         shapes: the leaves of the result, where it is no arrays.
+        assigned: what the trace has assigned, see :mod:`fnintern.staging.assignments`.
     """
 
     places: tuple[tuple[str, int] | None, ...] | None
     tree: Any
     shapes: tuple[Any, ...] | None = None
+    assigned: tuple[Any, ...] = ()
 
 
 class Program:
@@ -88,16 +102,17 @@ class Program:
     def __init__(
         self,
         name: str,
+        wrap: Callable[..., Any],
         options: Mapping[str, Any],
         donated: Sequence[int],
-        shapes_only: bool = False,
     ) -> None:
         """
         Args:
             name: of the operation, for profiles.
-            options: for ``jax.jit``.
+            wrap: makes a function of arrays one that JAX traces once for each set of shapes and
+                dtypes, such as ``jax.jit``.
+            options: for ``wrap``.
             donated: the positions of operands that are given away.
-            shapes_only: whether nothing is computed, so that nothing is to be compiled.
         """
         #: Why the program must not be used again, if it must not.
         self.obstacle: Obstacle | None = None
@@ -112,11 +127,9 @@ class Program:
             return under_way.call.trace(arrays, operands)
 
         run.__name__ = run.__qualname__ = name
-        self.jitted: Any
-        if shapes_only:
-            self.jitted = _once_for_shapes(run)
-        else:
-            self.jitted = jax.jit(run, donate_argnums=tuple(1 + i for i in donated), **options)
+        if donated:
+            options = {**options, "donate_argnums": tuple(1 + i for i in donated)}
+        self.jitted: Any = wrap(run, **options)
 
     def is_for(self, arrays: Sequence[Any]) -> bool:
         """Whether the arrays whose values the trace has read are still the same objects."""
@@ -127,7 +140,7 @@ class Program:
         return all(ref() is not None for ref in self.pinned.values())
 
 
-def _once_for_shapes(run: Callable[..., Any]) -> Callable[..., Any]:
+def once_for_shapes(run: Callable[..., Any]) -> Callable[..., Any]:
     """Calls a function once for each set of shapes and dtypes, as a jitted one is traced."""
     known: dict[Any, Any] = {}
 

@@ -15,19 +15,20 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import jax
+import numpy as np
 
 from fnintern.captures.freezing import Frozen
 from fnintern.captures.values import CONSTANTS
 from fnintern.keys.callables import is_partial
 from fnintern.keys.objects import hides_state, importable, namespace_of, slots_of
 from fnintern.keys.tokens import ATOMIC
-from fnintern.libraries.ownership import is_library_class
+from fnintern.libraries.ownership import is_held_by_library, is_library_class
 from fnintern.staging.structures import holds_text_only
 
-__all__ = ["Unlocated", "tree_maker"]
+__all__ = ["Template", "Unlocated", "object_maker", "tree_maker"]
 
-#: Makes an object, or a tree structure, for a call that saw these objects.
-Maker = Callable[[Frozen], Any]
+#: Makes an object, or a tree structure, for a call.
+Maker = Callable[["_Making"], Any]
 
 _registry: Final = jax.tree_util.default_registry
 _make_structure: Final = jax.tree_util.PyTreeDef.from_node_data_and_children
@@ -57,6 +58,20 @@ def tree_maker(structure: Any, frozen: Frozen) -> Any:
     return structure if maker is None else Template(maker)
 
 
+def object_maker(value: Any, frozen: Frozen) -> Callable[[Frozen], Any]:
+    """How an object that a trace has put somewhere is found, or made, for each call.
+
+    Raises:
+        Unlocated: it is one that cannot be found in another call.
+    """
+    if isinstance(value, np.ndarray):
+        raise Unlocated("ndarray")
+    maker = _Locator(frozen).item(value)
+    if maker is None:
+        return lambda frozen: value
+    return lambda frozen: maker(_Making(frozen))
+
+
 class Template:
     """Makes the structure of a result for one call."""
 
@@ -67,7 +82,22 @@ class Template:
 
     def structure(self, frozen: Frozen) -> Any:
         """The structure, with the objects that a call of the same key saw."""
-        return self._maker(frozen)
+        return self._maker(_Making(frozen))
+
+
+class _Making:
+    """A structure that is being made for a call.
+
+    Attributes:
+        frozen: all that the call saw.
+        made: the objects made so far, by the ids of those in the example.
+    """
+
+    __slots__ = ("frozen", "made")
+
+    def __init__(self, frozen: Frozen) -> None:
+        self.frozen = frozen
+        self.made: dict[int, Any] = {}
 
 
 _NOTHING_SEEN: Final = Frozen((), [], [], None)
@@ -84,8 +114,8 @@ class _Locator:
             items = enumerate(getattr(frozen, among))
             self._places.update({id(item): (among, i) for i, item in items})
         self._under_way: set[int] = set()
-        #: Objects that the trace made and that are made again for each call.
-        self._made_again: set[int] = set()
+        #: Objects that the trace made and that are made again for each call, one for all places.
+        self._made_again: dict[int, Maker] = {}
 
     def structure(self, structure: Any) -> Maker | None:
         node = structure.node_data()
@@ -101,9 +131,9 @@ class _Locator:
             part or _constant(item) for part, item in zip(parts, (*node, *children), strict=True)
         )
 
-        def make(frozen: Frozen) -> Any:
-            own = (kind(frozen), data(frozen))
-            return _make_structure(_registry, own, [maker(frozen) for maker in makers])
+        def make(making: _Making) -> Any:
+            own = (kind(making), data(making))
+            return _make_structure(_registry, own, [maker(making) for maker in makers])
 
         return make
 
@@ -119,8 +149,8 @@ class _Locator:
         example = structure.unflatten(range(structure.num_leaves))
         level = jax.tree_util.tree_structure(example, is_leaf=lambda x: x is not example)
 
-        def make(frozen: Frozen) -> Any:
-            made = [maker(frozen) for maker in makers]
+        def make(making: _Making) -> Any:
+            made = [maker(making) for maker in makers]
             parts = [child.unflatten(range(child.num_leaves)) for child in made]
             return jax.tree_util.tree_structure(level.unflatten(parts))
 
@@ -142,19 +172,22 @@ class _Locator:
         found = self._places.get(id(value))
         if found is not None:
             among, place = found
-            return lambda frozen: getattr(frozen, among)[place]
+            return lambda making: getattr(making.frozen, among)[place]
         if kind is jax.tree_util.PyTreeDef:
             return self.structure(value)
-        if id(value) in self._under_way or id(value) in self._made_again:
-            raise Unlocated(type(value).__qualname__)  # it stands at two places
+        if id(value) in self._made_again:
+            return self._made_again[id(value)]
+        if id(value) in self._under_way:
+            raise Unlocated(type(value).__qualname__)  # it holds itself
         self._under_way.add(id(value))
         try:
             maker = self._made(value, kind)
         finally:
             self._under_way.discard(id(value))
-        if maker is not None and kind not in (tuple, frozenset):
-            self._made_again.add(id(value))
-        return maker
+        if maker is None or kind in (tuple, frozenset):
+            return maker
+        self._made_again[id(value)] = once = _once(id(value), maker)
+        return once
 
     def _made(self, value: Any, kind: type) -> Maker | None:
         """An object that the trace made: built again, where it is a container or a library's."""
@@ -180,6 +213,8 @@ class _Locator:
         if kind.__module__.partition(".")[0] in ("jax", "jaxlib", "numpy"):
             if isinstance(value, jax.Array):
                 raise Unlocated(kind.__qualname__)
+            return None
+        if isinstance(value, type) and is_held_by_library(value):
             return None
         if (
             not is_library_class(kind)
@@ -208,7 +243,7 @@ class _Locator:
         if not any(parts):
             return None
         makers = [part or _constant(item) for part, item in zip(parts, items, strict=True)]
-        return lambda frozen: make([maker(frozen) for maker in makers])
+        return lambda making: make([maker(making) for maker in makers])
 
     def _instance(self, value: Any, kind: type) -> Maker | None:
         contents = dict(namespace_of(value) or {})
@@ -222,17 +257,26 @@ class _Locator:
             return None
         makers = {name: part or _constant(contents[name]) for name, part in parts.items()}
 
-        def make(frozen: Frozen) -> Any:
+        def make(making: _Making) -> Any:
             new: Any = object.__new__(kind)
             for name, maker in makers.items():
-                object.__setattr__(new, name, maker(frozen))
+                object.__setattr__(new, name, maker(making))
             return new
 
         return make
 
 
+def _once(key: int, maker: Maker) -> Maker:
+    def make(making: _Making) -> Any:
+        if key not in making.made:
+            making.made[key] = maker(making)
+        return making.made[key]
+
+    return make
+
+
 def _constant(value: Any) -> Maker:
-    return lambda frozen: value
+    return lambda making: value
 
 
 def _bound(parts: list[Any]) -> Any:
@@ -241,9 +285,9 @@ def _bound(parts: list[Any]) -> Any:
 
 
 def _fresh_copy(value: Any) -> Maker:
-    return lambda frozen: copy.copy(value)
+    return lambda making: copy.copy(value)
 
 
 def _fresh(value: Any) -> Maker:
     """A mutable container of constants: another one for each call, as each trace makes one."""
-    return lambda frozen: value.copy()
+    return lambda making: value.copy()

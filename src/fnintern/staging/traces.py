@@ -14,6 +14,7 @@ import jax
 
 from fnintern.staging.arguments import Arguments
 from fnintern.staging.hoisting import evaluate
+from fnintern.staging.programs import jax_jit
 
 __all__ = ["HandsThrough", "Plain", "PlainTrace", "traced_operation", "traced_shapes"]
 
@@ -73,7 +74,7 @@ def traced_operation(op: Callable[..., Any]) -> Plain:
 def traced_shapes(arguments: Arguments, operands: Sequence[Any]) -> PlainTrace:
     """The plain trace of a call of ``jax.eval_shape``."""
     (fun, *args), kwargs = arguments.put_together(iter(operands))
-    traced: Any = jax.jit(fun).trace(*args, **kwargs)
+    traced: Any = jax_jit(fun).trace(*args, **kwargs)
     shapes, structure = jax.tree_util.tree_flatten(traced.out_info)
     outer = tuple(getattr(traced, "_consts", ()))
     return PlainTrace(traced.jaxpr, structure, outer, tuple(shapes))

@@ -3,14 +3,18 @@
 JAX records what is computed with an array, and not that Python or NumPy looked into it:
 ``float(w)``, ``np.asarray(w)``, ``f"{w}"``. A program in which such a value has decided something
 is right for that array alone. :func:`watching` notes these reads, at the two ways to an array's
-contents: the private property ``_value``, and the buffer protocol, by which NumPy reads. Imports
-jax.
+contents: the private property ``_value``, and the buffer protocol, by which NumPy reads.
+
+What a trace computes at once (``jax.ensure_compile_time_eval()``) reads its operands too, and the
+results are constants of the program. They are noted where JAX runs a primitive, and where it runs a
+jitted function that it has compiled before. Imports jax.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import sys
 import threading
@@ -21,7 +25,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-__all__ = ["watching"]
+__all__ = ["Watch", "watching"]
 
 #: Methods that hand out an array's contents by neither of the two ways.
 _METHODS: Final = ("__dlpack__", "unsafe_buffer_pointer", "addressable_data")
@@ -29,10 +33,37 @@ _METHODS: Final = ("__dlpack__", "unsafe_buffer_pointer", "addressable_data")
 _local = threading.local()
 
 
+class Watch:
+    """What a trace has done with values.
+
+    Attributes:
+        reads: the arrays whose values it has read, by their ids. It made none of them.
+        made: the arrays that it has computed, by their ids.
+    """
+
+    __slots__ = ("made", "reads")
+
+    def __init__(self) -> None:
+        self.reads: dict[int, Any] = {}
+        self.made: dict[int, Any] = {}
+
+    def note(self, array: Any) -> None:
+        if id(array) not in self.made:
+            self.reads[id(array)] = array
+
+    def note_computation(self, operands: Any, results: Any) -> None:
+        for operand in jax.tree_util.tree_leaves(operands):
+            if isinstance(operand, _Array):
+                self.note(operand)
+        made = [x for x in jax.tree_util.tree_leaves(results) if isinstance(x, _Array)]
+        # A result that is an operand handed through is none.
+        self.made.update((id(x), x) for x in made if id(x) not in self.reads)
+
+
 def _note(array: Any) -> None:
-    reads = getattr(_local, "reads", None)
-    if reads is not None and id(array) not in reads and not _is_for_a_message():
-        reads[id(array)] = array
+    watch: Watch | None = getattr(_local, "watch", None)
+    if watch is not None and id(array) not in watch.reads and not _is_for_a_message():
+        watch.note(array)
 
 
 #: Functions of jax that take the text of a function for their messages, and with it that of the
@@ -52,18 +83,19 @@ def _is_for_a_message() -> bool:
 
 
 @contextlib.contextmanager
-def watching() -> Iterator[dict[int, Any] | None]:
-    """Notes the arrays whose contents this thread reads, for the time of the block.
+def watching() -> Iterator[Watch | None]:
+    """Notes the arrays whose contents this thread reads, and those that it computes, for the time
+    of the block.
 
     Returns:
-        The arrays by their ids; or None where this release of jax cannot be watched.
+        What is noted; or None where this release of jax cannot be watched.
 
     Example:
         >>> import jax.numpy as jnp, numpy as np
         >>> w, v = jnp.float32(1.0), jnp.float32(2.0)
-        >>> with watching() as reads:
+        >>> with watching() as watch:
         ...     _ = float(w), v.shape
-        >>> id(w) in reads, id(v) in reads
+        >>> id(w) in watch.reads, id(v) in watch.reads
         (True, False)
     """
     global _watchers
@@ -74,15 +106,19 @@ def watching() -> Iterator[dict[int, Any] | None]:
         _watchers += 1
         if _watchers == 1:
             _install()
-    outer = getattr(_local, "reads", None)
-    reads: dict[int, Any] = {}
-    _local.reads = reads
+    outer: Watch | None = getattr(_local, "watch", None)
+    watch = Watch()
+    _local.watch = watch
+    hook = _hook.swap_local(_note_jitted) if _hook is not None else None
     try:
-        yield reads
+        yield watch
     finally:
-        _local.reads = outer
+        _local.watch = outer
+        if _hook is not None:
+            _hook.set_local(hook)
         if outer is not None:
-            outer.update(reads)
+            outer.reads.update(watch.reads)
+            outer.made.update(watch.made)
         with _lock:
             _watchers -= 1
             if _watchers == 0:
@@ -106,6 +142,30 @@ _MISSING: Final = object()
 _originals: dict[str, Any] = {}
 
 
+def _private(module: str, name: str) -> Any:
+    """A private name of jax. Without it, what a trace computes at once is not known, and calls in
+    which it does are not converted."""
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return None
+
+
+_eval_trace: Final = _private("jax._src.core", "EvalTrace")
+#: What JAX calls after a jitted function that it has run without any Python, in this thread.
+_hook: Final = _private("jax._src.api", "_post_hook_state")
+
+
+def _note_computation(operands: Any, results: Any) -> None:
+    watch: Watch | None = getattr(_local, "watch", None)
+    if watch is not None:
+        watch.note_computation(operands, results)
+
+
+def _note_jitted(fun: Any, args: Any, kwargs: Any, results: Any) -> None:
+    _note_computation((args, kwargs), results)
+
+
 def _install() -> None:
     for name in ("_value", *_METHODS):
         found = vars(_Array).get(name, _MISSING)
@@ -113,9 +173,22 @@ def _install() -> None:
             _originals[name] = found
             setattr(_Array, name, _noting(found))
     _buffers.install()
+    if _eval_trace is not None:
+        _originals["process_primitive"] = original = _eval_trace.process_primitive
+
+        def process_primitive(
+            self: Any, primitive: Any, args: Any, params: Any, /, **kwargs: Any
+        ) -> Any:
+            results = original(self, primitive, args, params, **kwargs)
+            _note_computation(args, results)
+            return results
+
+        _eval_trace.process_primitive = process_primitive
 
 
 def _uninstall() -> None:
+    if _eval_trace is not None:
+        _eval_trace.process_primitive = _originals.pop("process_primitive")
     _buffers.uninstall()
     for name, found in _originals.items():
         setattr(_Array, name, found)
@@ -188,11 +261,11 @@ def _is_unwatchable() -> bool:
     array = jnp.zeros(())
     for read in (float, numpy.asarray):
         try:
-            with watching() as reads:
+            with watching() as watch:
                 read(array)
         except Exception:
             return True
-        if not reads:
+        if watch is None or not watch.reads:
             return True
     return False
 

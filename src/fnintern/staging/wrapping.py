@@ -18,8 +18,8 @@ from fnintern.keys.reasons import CacheInfo
 from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters
 from fnintern.staging.conversion import Conversion
-from fnintern.staging.eager import is_eager
-from fnintern.staging.traces import HandsThrough, Plain, traced_operation
+from fnintern.staging.eager import is_eager, runs_programs
+from fnintern.staging.traces import HandsThrough, Plain, traced_operation, traced_shapes
 
 __all__ = ["Staged", "staged"]
 
@@ -112,7 +112,7 @@ class Staged:
 
     def __reduce__(self) -> Any:
         # By name where a module holds it under its name, as functions do.
-        for module in (self.__module__, "jax.lax", "fnintern.lax"):
+        for module in (self.__module__, "jax", "jax.lax", "fnintern.lax"):
             if getattr(sys.modules.get(module), self.__qualname__, None) is self:
                 return pkgutil.resolve_name, (f"{module}:{self.__qualname__}",)
         make = functools.partial(
@@ -134,7 +134,9 @@ class Staged:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         op = self.__wrapped__
-        if not is_eager() or (self._aside is not None and self._aside(*args, **kwargs)):
+        # What computes nothing may be asked inside of a trace, too.
+        runs = runs_programs if self._plain is traced_shapes else is_eager
+        if not runs() or (self._aside is not None and self._aside(*args, **kwargs)):
             return op(*args, **kwargs)
         return self._conversion.run(op, args, kwargs)
 
