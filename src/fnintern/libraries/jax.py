@@ -26,6 +26,7 @@ PLACEMENT: Final = frozenset(
 
 #: Private names, each with the first release that has it, or "all" of the supported ones.
 PRIVATE: Final = {
+    "jax._src.array:ArrayImpl": "all",  # by staging/watching.py
     "jax._src.core:trace_ctx": "all",  # by staging/eager.py
     "jax.config:jax_default_prng_impl": "all",
     "jax.config:jax_enable_custom_prng": "all",
