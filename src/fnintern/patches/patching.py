@@ -5,12 +5,14 @@ Knows no library: the modules beside it say what to replace. Never imports jax o
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import os
 import threading
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -18,6 +20,8 @@ from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
 
 __all__ = ["Patch", "Site", "apply", "intern_attribute", "patch"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PATCHED: Final = "patched"
 ABSENT: Final = "absent in this release"
@@ -67,13 +71,16 @@ class _Replacement:
 class Patch:
     """What a patch replaced, and the way back. Made by :func:`patch` and ``patch_flax``.
 
-    Leaving a ``with`` block reverts the patch, unless a call outside the block had applied it.
+    Leaving a ``with`` block reverts the patch, unless a call outside the block had applied it. As a
+    decorator it is in force during each call of the function, and keeps what was traced in between.
     """
 
     def __init__(self, what: object, sites: Sequence[Site]) -> None:
         self._what = what
         self._sites = sites
         self._replacements: list[_Replacement] = []
+        #: Site -> what was there, and what took its place: again so where it is applied again.
+        self._made: dict[str, tuple[Any, Any]] = {}
         # Calls that returned this patch, and how many of them a `with` has taken over.
         self._calls = 0
         self._entered = 0
@@ -133,6 +140,33 @@ class Patch:
             if self._depth == 0 and self._entered >= self._calls:
                 self.revert()
 
+    def __call__(self, function: F) -> F:
+        generators = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        if not callable(function) or isinstance(function, type) or generators:
+            raise TypeError(
+                f"a patch decorates a function, and is in force during each call of it; got "
+                f"{function!r}, which a `with` statement is for"
+            )
+        with self:  # this call is done; each one of the function applies the patch again
+            pass
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def patched(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return await function(*args, **kwargs)
+        else:
+
+            @functools.wraps(function)
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return function(*args, **kwargs)
+
+        return cast(F, patched)
+
+    def _again(self) -> Patch:
+        return apply(self._what, self._sites, self._made)
+
 
 #: Patches in force, oldest first.
 _active: list[Patch] = []
@@ -147,12 +181,15 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def apply(what: object, sites: Sequence[Site]) -> Patch:
+def apply(
+    what: object, sites: Sequence[Site], made: dict[str, tuple[Any, Any]] | None = None
+) -> Patch:
     """Replaces the attribute at each site that exists, all or none.
 
     Args:
         what: names the patch; while one of the same name is in force, that one is returned.
         sites: what to replace; a site whose attribute is absent is left out, and reported.
+        made: replacements of an earlier time, with all that they have traced.
 
     Returns:
         The patch.
@@ -166,11 +203,16 @@ def apply(what: object, sites: Sequence[Site]) -> Patch:
                 patch._calls += 1
                 return patch
         patch = Patch(what, sites)
+        patch._made = {} if made is None else made
         missing = object()
         for site in sites:
             found = getattr(site.module, site.name, missing)
             if found is not missing:
-                patch._replacements.append(_Replacement(site, found, site.replace(_bare(found))))
+                bare = _bare(found)
+                known = patch._made.get(str(site))
+                if known is None or known[0] is not bare:
+                    known = patch._made[str(site)] = (bare, site.replace(bare))
+                patch._replacements.append(_Replacement(site, found, known[1]))
         done: list[_Replacement] = []
         try:
             for replacement in patch._replacements:
