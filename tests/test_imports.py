@@ -27,6 +27,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
         "import fnintern; fnintern.interned(lambda f: [f])(lambda x: x)",
         "import fnintern; fnintern.interned(lambda f: [f])((1.0, frozenset({2}), object()))",
         "import fnintern; from fnintern import *; fnintern.patch('json', 'dumps').revert()",
+        "import fnintern; fnintern.patch_all()",
     ],
 )
 def test_imports_neither_jax_nor_flax(statement: str) -> None:
@@ -47,5 +48,6 @@ def test_public_names() -> None:
     assert set(run(program).stdout.split()) == {
         "CacheInfo", "Capture", "Explanation", "Obstacle", "Patch", "Retrace", "Retraces",
         "__all__", "__version__", "cache_clear", "cache_info", "explain", "interned", "jit",
-        "keyed", "lax", "patch", "patch_flax", "patch_jax", "retraces", "staged", "stateless",
+        "keyed", "lax", "patch", "patch_all", "patch_flax", "patch_jax", "retraces", "staged",
+        "stateless",
     }  # fmt: skip

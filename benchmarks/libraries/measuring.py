@@ -24,7 +24,7 @@ __all__ = ["VARIANTS", "Count", "count", "missing", "same_results", "table"]
 #: How a program is run: as it is, under ``patch_jax()``, with its user's line.
 VARIANTS = ("before", "patch_jax", "patch_all", "recipe")
 #: Calls before counting starts, and calls that are counted.
-WARM, COUNTED = 2, 2
+WARM, COUNTED = 3, 2
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ INTRODUCTION = """\
 # Other libraries
 
 What an eager call traces and compiles, again and again, in programs over other JAX libraries:
-tracing cache misses/compilations a call, after two calls to warm up. Every call has other
+tracing cache misses/compilations a call, after three calls to warm up. Every call has other
 numbers. *Before* is the program as it is; then the same under `fnintern.patch_jax()`, and under
 `fnintern.patch_all()`, unknown to the program; then with a line that its user writes. A variant
 that does not return the same, call by call, is marked.
@@ -35,8 +35,8 @@ HELP = """\
 `interned` is `fnintern.interned`; `same` is `interned(by="value")(lambda f: f)`, which gives
 equal functions one identity, so that it can stand wherever a function is an argument. Under *by*
 is what brings a row to 0/0: `patch_jax()`; else `patch_all()`; else *one line* of the user's; else
-*nothing*, and why not. [recipes.md](recipes.md) shows the lines at work. A report is the public one that a program
-rebuilds.
+*nothing*, and why not. [recipes.md](recipes.md) shows the lines at work. A report is the public one
+that a program rebuilds.
 """
 
 

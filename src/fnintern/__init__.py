@@ -9,6 +9,7 @@ from fnintern.captures.declared import keyed, stateless
 from fnintern.explaining import explain
 from fnintern.interning.decorator import cache_clear, cache_info, interned
 from fnintern.keys.reasons import CacheInfo, Capture, Explanation, Obstacle
+from fnintern.patches.everything import patch_all
 from fnintern.patches.flax import patch_flax
 from fnintern.patches.jax import patch_jax
 from fnintern.patches.patching import Patch, patch
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 #: What needs no jax: ``from fnintern import *`` imports none.
 __all__ = [
     "CacheInfo", "Capture", "Explanation", "Obstacle", "Patch", "Retrace", "Retraces",
-    "cache_clear", "cache_info", "explain", "interned", "keyed", "patch", "patch_flax",
-    "patch_jax", "retraces", "stateless",
+    "cache_clear", "cache_info", "explain", "interned", "keyed", "patch", "patch_all",
+    "patch_flax", "patch_jax", "retraces", "stateless",
 ]  # fmt: skip
 
 #: What imports jax, by the module that has it.

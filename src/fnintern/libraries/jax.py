@@ -29,6 +29,7 @@ PLACEMENT: Final = frozenset(
 #: Private names, each with the first release that has it, or "all" of the supported ones.
 PRIVATE: Final = {
     "jax._src.api:_post_hook_state": "all",  # by staging/watching.py
+    "jax._src.array:ArrayImpl": "all",  # by staging/watching.py
     "jax._src.core:EvalTrace.process_primitive": "all",  # by staging/watching.py
     "jax._src.core:trace_ctx": "all",  # by staging/eager.py
     "jax._src.pjit:PjitInfo": "all",  # of _jit_info, by jitted_options

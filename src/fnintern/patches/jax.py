@@ -22,8 +22,8 @@ def patch_jax() -> Patch:
     It replaces ``cond``, ``switch``, ``while_loop``, ``fori_loop``, ``scan``, ``map``, ``reduce``,
     ``custom_root`` and ``custom_linear_solve`` in ``jax.lax``, and where ``jax.scipy`` looks them
     up: libraries profit unchanged. Modules that ran ``from jax.lax import scan`` before get it,
-    too. ``jax.jit``, ``checkpoint``, ``pmap``, ``eval_shape`` and ``pure_callback`` of a function whose
-    code they have met before share what was traced; see :doc:`staged`.
+    too. ``jax.jit``, ``checkpoint``, ``pmap``, ``eval_shape`` and ``pure_callback`` of a function
+    whose code they have met before share what was traced.
 
     Returns:
         The patch, in force: a context manager with ``revert()`` and ``report``. While it is in

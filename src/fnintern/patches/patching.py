@@ -5,13 +5,15 @@ Knows no library: the modules beside it say what to replace. Never imports jax o
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import os
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -19,6 +21,8 @@ from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
 
 __all__ = ["Patch", "Site", "apply", "bare", "intern_attribute", "patch"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 PATCHED: Final = "patched"
 ABSENT: Final = "absent in this release"
@@ -68,15 +72,21 @@ class _Replacement:
 class Patch:
     """What a patch replaced, and the way back. Made by :func:`patch` and ``patch_flax``.
 
-    Leaving a ``with`` block reverts the patch, unless a call outside the block had applied it.
+    Leaving a ``with`` block reverts the patch, unless a call outside the block had applied it. As a
+    decorator it is in force during each call of the function, and keeps what was traced in between.
     """
 
     def __init__(self, what: object, sites: Sequence[Site]) -> None:
         self._what = what
         self._sites = list(sites)
+        #: How many of them were given, and whether others are where it was imported.
+        self._given = len(self._sites)
+        self._imported = False
         self._replacements: list[_Replacement] = []
         #: The modules there were before the patch, by name.
         self._modules = frozenset(sys.modules)
+        #: Site -> what was there, and what took its place: again so where it is applied again.
+        self._made: dict[str, tuple[Any, Any]] = {}
         # Calls that returned this patch, and how many of them a `with` has taken over.
         self._calls = 0
         self._entered = 0
@@ -153,6 +163,33 @@ class Patch:
             if self._depth == 0 and self._entered >= self._calls:
                 self.revert()
 
+    def __call__(self, function: F) -> F:
+        generators = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        if not callable(function) or isinstance(function, type) or generators:
+            raise TypeError(
+                f"a patch decorates a function, and is in force during each call of it; got "
+                f"{function!r}, which a `with` statement is for"
+            )
+        with self:  # this call is done; each one of the function applies the patch again
+            pass
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def patched(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return await function(*args, **kwargs)
+        else:
+
+            @functools.wraps(function)
+            def patched(*args: Any, **kwargs: Any) -> Any:
+                with self._again():
+                    return function(*args, **kwargs)
+
+        return cast(F, patched)
+
+    def _again(self) -> Patch:
+        return apply(self._what, self._sites[: self._given], self._made, self._imported)
+
 
 #: Packages whose own modules go by what is patched where they look it up.
 _NOT_SEARCHED: Final = frozenset({"jax", "jaxlib", "fnintern"})
@@ -180,12 +217,18 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def apply(what: object, sites: Sequence[Site], imported: bool = False) -> Patch:
+def apply(
+    what: object,
+    sites: Sequence[Site],
+    made: dict[str, tuple[Any, Any]] | None = None,
+    imported: bool = False,
+) -> Patch:
     """Replaces the attribute at each site that exists, all or none.
 
     Args:
         what: names the patch; while one of the same name is in force, that one is returned.
         sites: what to replace; a site whose attribute is absent is left out, and reported.
+        made: replacements of an earlier time, with all that they have traced.
         imported: whether to replace it, too, where modules of other libraries and of the user's
             have taken it by ``from ... import``.
 
@@ -201,12 +244,17 @@ def apply(what: object, sites: Sequence[Site], imported: bool = False) -> Patch:
                 patch._calls += 1
                 return patch
         patch = Patch(what, sites)
+        patch._made = {} if made is None else made
         missing = object()
         for site in sites:
             found = getattr(site.module, site.name, missing)
             if found is not missing:
-                replacement = _Replacement(site, found, site.replace(bare(found)))
-                patch._replacements.append(replacement)
+                under = bare(found)
+                known = patch._made.get(str(site))
+                if known is None or known[0] is not under:
+                    known = patch._made[str(site)] = (under, site.replace(under))
+                patch._replacements.append(_Replacement(site, found, known[1]))
+        patch._imported = imported
         if imported:
             patch._replace_imported()
         done: list[_Replacement] = []

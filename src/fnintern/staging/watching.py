@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
+import numpy
 
 __all__ = ["Watch", "watching"]
 
@@ -99,7 +99,7 @@ def watching() -> Iterator[Watch | None]:
         (True, False)
     """
     global _watchers
-    if _unwatchable:
+    if _is_unwatchable():
         yield None
         return
     with _lock:
@@ -137,7 +137,8 @@ def _renew_lock() -> None:
 
 os.register_at_fork(after_in_child=_renew_lock)
 
-_Array: Final[Any] = type(jnp.zeros(()))
+#: Found without an array: to make one would start the backends before the program has set them up.
+_Array: Final[Any] = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", jax.Array)
 _MISSING: Final = object()
 _originals: dict[str, Any] = {}
 
@@ -255,27 +256,30 @@ _buffers: Final[_BufferMethod | _BufferSlot] = (
 
 
 def _is_unwatchable() -> bool:
-    """Whether a read goes unnoticed, by either way."""
-    import numpy
+    """Whether a read goes unnoticed, by either way. Found out at the first call."""
+    global _unwatchable
+    if _unwatchable is None:
+        _unwatchable = False  # while it is tried
+        with jax.ensure_compile_time_eval():
+            _unwatchable = not (_is_noticed(float) and _is_noticed(numpy.asarray))
+        if _unwatchable:
+            warnings.warn(
+                f"fnintern cannot see in jax {jax.__version__} whether a trace reads the value of "
+                f"a captured array, so calls of functions that capture arrays run as without "
+                f"fnintern. Use a release of jax that is listed as supported",
+                stacklevel=2,
+            )
+    return _unwatchable
 
-    array = jnp.zeros(())
-    for read in (float, numpy.asarray):
-        try:
-            with watching() as watch:
-                read(array)
-        except Exception:
-            return True
-        if watch is None or not watch.reads:
-            return True
-    return False
+
+def _is_noticed(read: Callable[[Any], Any]) -> bool:
+    array = jax.device_put(numpy.float32(0))  # compiles nothing
+    try:
+        with watching() as watch:
+            read(array)
+    except Exception:
+        return False
+    return watch is not None and bool(watch.reads)
 
 
-_unwatchable = False
-_unwatchable = _is_unwatchable()
-if _unwatchable:
-    warnings.warn(
-        f"fnintern cannot see in jax {jax.__version__} whether a trace reads the value of a "
-        f"captured array, so calls of functions that capture arrays run as without fnintern. Use "
-        f"a release of jax that is listed as supported",
-        stacklevel=2,
-    )
+_unwatchable: bool | None = None
