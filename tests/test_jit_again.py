@@ -293,6 +293,13 @@ class TestFace:
             np.testing.assert_array_equal(value, jnp.stack([w, w]))
 
 
+def test_a_profile_shows_the_name_of_the_function(patched: Any) -> None:
+    jitted = made_again(lambda: jax.jit(functools.partial(scaled, k=4.5)))
+    jitted(X)
+    (kept,) = jitted._kept.values()
+    assert kept._jitted.__name__ == "scaled"
+
+
 class TestLifetime:
     """What is captured goes with the jitted function (L1)."""
 

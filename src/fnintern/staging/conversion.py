@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from fnintern.captures.freezing import Frozen
 from fnintern.keys import strict
+from fnintern.keys.callables import is_partial
 from fnintern.keys.reasons import CacheInfo, Obstacle
 from fnintern.keys.tokens import Marker, Unkeyable
 from fnintern.libraries.settings import ambient_key
@@ -180,7 +181,13 @@ class Conversion:
         programs = [program for program in programs if program.is_alive()]
         if entry is not None:
             entry.discard()
-        program = Program(self.name, self.wrap, self.options, call.arguments.donated)
+        name = self.name
+        if self.hands_through is HandsThrough.NOTHING:  # jax.jit names it after its function
+            function = call.arguments.values[0]
+            while is_partial(function):
+                function = function.func
+            name = getattr(function, "__name__", name)
+        program = Program(name, self.wrap, self.options, call.arguments.donated)
         entry = Entry((program, *programs[: _MAX_PINNED - 1]), frozen.targets, owner, ())
         entry = self._programs.install(store, key, entry)
         return next((p for p in entry.wrapper if p.is_for(call.arrays)), program), False

@@ -144,8 +144,8 @@ class JitAgain:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_conversion", "_fun", "_kept", "_names", "_own", "_positions",
-        "_seen", "_static",
+        "__dict__", "__weakref__", "_conversion", "_fun", "_kept", "_names", "_only", "_own",
+        "_positions", "_seen", "_static",
     )  # fmt: skip
 
     def __init__(
@@ -159,22 +159,35 @@ class JitAgain:
         self._static: dict[Any, bool] = {}
         self._kept: dict[Any, _Kept | None] = {}
         self._positions, self._names = static_places(fun, options) if options else ((), ())
+        #: Where the only static argument is, if it is the only one.
+        self._only: slice | None = None
+        if len(self._positions) == 1:
+            self._only = slice(self._positions[0], self._positions[0] + 1)
         self.__dict__.update(getattr(own, "__dict__", {}))
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if not is_eager():
-            return self._own(*args, **kwargs)
-        static: Any = ()
-        if self._positions or self._names:
-            static = self._static_of(args, kwargs)
+        has_static = self._positions or self._names
+        if has_static:
+            if self._only is not None:
+                given = args[self._only]
+            else:
+                count = len(args)
+                given = tuple([args[i] for i in self._positions if i < count])
+            if kwargs:
+                given += tuple([kwargs[name] for name in self._names if name in kwargs])
             try:
-                own = self._static.get(static)
-                if own is None:
-                    own = self._decide(static)
+                own = self._static[given]
+            except KeyError:
+                own = self._decide(args, kwargs, given)
             except Exception:  # it has no hash: jax says so
                 own = True
             if own:
                 return self._own(*args, **kwargs)
+        if not is_eager():
+            return self._own(*args, **kwargs)
+        static: Any = ()
+        if has_static:
+            static = self._static_of(args, kwargs)
             dynamic = self._dynamic(args, kwargs)
         else:
             dynamic = (args, kwargs) if kwargs else args
@@ -232,15 +245,15 @@ class JitAgain:
             {name: arg for name, arg in kwargs.items() if name not in self._names},
         )
 
-    def _decide(self, static: Any) -> bool:
+    def _decide(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any) -> bool:
         """Whether calls with these static arguments are jax's own."""
-        plain = all(_is_plain(value) for *_, value in static)
+        plain = all(_is_plain(value) for *_, value in self._static_of(args, kwargs))
         seen = self._seen
         own = not seen.again and (plain or not seen.given)
         seen.given = seen.given or not plain
         if len(self._static) >= _MAX_KEPT:
             self._static.pop(next(iter(self._static)), None)
-        self._static[static] = own
+        self._static[given] = own
         return own
 
     def clear_cache(self) -> None:

@@ -128,6 +128,7 @@ def _traced_jit(options: Mapping[str, Any]) -> Plain:
 #: Options -> conversion, which keeps them, and with them the ids in the key, alive. Options are
 #: constants of the source, so there are few.
 _conversions: dict[Key, Conversion] = {}
+_DEFAULT: Final = ("no options",)
 
 #: Options that the program of a converted call gets as they are.
 _PASSED_ON: Final = frozenset({"keep_unused", "inline", "out_shardings", "compiler_options"})
@@ -136,6 +137,8 @@ _SPECIAL: Final = ("static_argnums", "static_argnames", "donate_argnums", "donat
 
 def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conversion | None:
     """The programs of all functions with these options; None where calls cannot be converted."""
+    if not options and _DEFAULT in _conversions:
+        return _conversions[_DEFAULT]
     if not options.keys() <= _PASSED_ON.union(_SPECIAL):
         return None
     special = {name: _as_tuple(options.get(name)) for name in _SPECIAL}
@@ -167,6 +170,8 @@ def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conve
             _traced_jit(options), "jit", parameters, passed_on, HandsThrough.NOTHING
         )
         found = _conversions.setdefault(key, conversion)
+        if not options:
+            _conversions[_DEFAULT] = found
     return found
 
 
