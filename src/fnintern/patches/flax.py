@@ -35,17 +35,18 @@ TRANSIENT: Final = (
 )
 
 #: Operations of jax to which flax hands its wrappers: module of flax.nnx.transforms, what its code
-#: calls, and how. What comes of one that is "held" may be called later, and is shared by the value
-#: of the function. One that is "converted" calls its function at once, and is closure-converted, so
-#: that it traces once also for functions that capture arrays and modules.
+#: calls, and how. One that is "converted" calls its function at once, and is closure-converted, so
+#: that it traces once also for functions that capture arrays and modules. One that is "made again"
+#: is the same as under ``patch_jax()``. What comes of one that is "held" may be called later, and
+#: is shared by the value of the function.
 OPERATIONS: Final = (
-    ("compilation", "jit", "held"),  # jit, jit_partial
+    ("compilation", "jit", "made again"),  # jit, jit_partial
     ("iteration", "pmap", "held"),
     ("iteration", "eval_shape", "converted"),  # in fori_loop
     ("iteration", "lax.scan", "converted"),  # scan, and what is built on it (RNN)
     ("iteration", "lax.while_loop", "converted"),
     ("iteration", "lax.fori_loop", "converted"),
-    ("autodiff", "checkpoint", "held"),  # remat
+    ("autodiff", "checkpoint", "made again"),  # remat
     ("transforms", "eval_shape", "converted"),
     ("transforms", "make_jaxpr", "held"),
     ("transforms", "lax.cond", "converted"),
@@ -255,8 +256,10 @@ def _overlay(names: dict[str, str], settings: Callable[[], Key]) -> Callable[[An
         for name, kind in names.items():
             path, _, last = name.rpartition(".")
             module = getattr(jax, path) if path else jax
-            if kind == "held":
-                made: Any = _held(module, last, settings)
+            if kind == "made again":
+                made: Any = _made_again(module, last)
+            elif kind == "held":
+                made = _held(module, last, settings)
             else:
                 made = _converted(module, last)
             (nested.setdefault(path, {}) if path else top)[last] = made
@@ -288,3 +291,12 @@ def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
 
     op = original(getattr(module, name))
     return stage(name, op)
+
+
+def _made_again(jax: types.ModuleType, name: str) -> Callable[..., Any]:
+    """A transformation that shares what it has traced with later functions of the same code."""
+    from fnintern.staging.checkpointing import share_checkpoint
+    from fnintern.staging.jit_again import share_jit
+
+    share = {"jit": share_jit, "checkpoint": share_checkpoint}[name]
+    return share(bare(getattr(jax, name)))

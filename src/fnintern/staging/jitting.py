@@ -9,7 +9,7 @@ import functools
 import inspect
 import pkgutil
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -131,7 +131,9 @@ _conversions: dict[Key, Conversion] = {}
 _DEFAULT: Final = ("no options",)
 
 #: Options that the program of a converted call gets as they are.
-_PASSED_ON: Final = frozenset({"keep_unused", "inline", "out_shardings", "compiler_options"})
+_PASSED_ON: Final = frozenset({
+    "keep_unused", "inline", "in_shardings", "out_shardings", "compiler_options",
+})  # fmt: skip
 _SPECIAL: Final = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
 
@@ -139,7 +141,8 @@ def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conve
     """The programs of all functions with these options; None where calls cannot be converted."""
     if not options and _DEFAULT in _conversions:
         return _conversions[_DEFAULT]
-    if not options.keys() <= _PASSED_ON.union(_SPECIAL):
+    options = dict(_without_places(options))
+    if not options.keys() <= _PASSED_ON.union(_SPECIAL) or options.get("in_shardings") is not None:
         return None
     special = {name: _as_tuple(options.get(name)) for name in _SPECIAL}
     try:
@@ -173,6 +176,18 @@ def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conve
         if not options:
             _conversions[_DEFAULT] = found
     return found
+
+
+def _without_places(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Options without those that leave it to JAX where something is to be: a library passes them
+    all. Trees of shardings that are None become one None, for all."""
+    for name, option in options.items():
+        if name in ("device", "backend") and option is None:
+            continue
+        if name in ("in_shardings", "out_shardings"):
+            leaves = jax.tree_util.tree_leaves(option, is_leaf=lambda leaf: leaf is None)
+            option = None if all(leaf is None for leaf in leaves) else option
+        yield name, option
 
 
 def static_places(
