@@ -200,7 +200,9 @@ def _modules_with(name: str, value: Any, among: Iterable[str]) -> list[types.Mod
     return [
         module
         for module in map(sys.modules.get, list(among))
-        if isinstance(module, types.ModuleType) and vars(module).get(name) is value
+        # Not by vars(), which would load a module that waits for its first use.
+        if isinstance(module, types.ModuleType)
+        and object.__getattribute__(module, "__dict__").get(name) is value
     ]
 
 
