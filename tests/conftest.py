@@ -48,7 +48,7 @@ FULL = {
     ),
     "test_run.py": (
         "test_module", "test_directory", "test_standard", "test_exit", "test_traceback",
-        "test_wrong", "test_multi", "test_ctrl_c", "test_the_program",
+        "test_wrong", "test_multi", "test_ctrl_c", "test_the_program", "test_summary",
     ),
     "test_retraces_training.py": ("test_jit_of", "test_following", "test_patch_flax"),
 }  # fmt: skip

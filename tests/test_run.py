@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -229,3 +230,11 @@ class TestPatched:
         assert python(*RUN, "--without", "jax", path).stdout == without.stdout
         assert python(*RUN, "--only", "flax", path).stdout == without.stdout
         assert python(*RUN, "--only", "jax", "--only", "flax", path).stdout == under.stdout
+
+    def test_summary(self, script: Any) -> None:
+        path = script(PROGRAM + "import atexit, sys\natexit.register(print, 'last words')\n")
+        done = python(*RUN, "--summary", path)
+        assert done.stdout.endswith("last words\n")
+        assert re.search(r"^map +6 +1 +0$", done.stderr, re.MULTILINE), done.stderr
+        fork = script("import os\nif os.fork():\n    os.wait()\n")
+        assert python(*RUN, "--summary", fork).stderr.count("no calls of operations") == 1

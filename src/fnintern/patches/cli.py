@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import functools
+import os
+import sys
 from collections.abc import Sequence
 
 from fnintern.patches.everything import LIBRARIES, patch_all
+from fnintern.patches.patching import Patch
 from fnintern.running import NoProgramError, add_program, run
 
 __all__ = ["main"]
@@ -36,11 +41,24 @@ def main(argv: Sequence[str]) -> int:
             default=[],
             help=f"{what}; may be repeated",
         )
+    parser.add_argument(
+        "--summary", action="store_true", help="print at its end what hit, what did not, and why"
+    )
     add_program(parser)
     options = parser.parse_args(argv)
-    patch_all(only=options.only, without=options.without)
+    patch = patch_all(only=options.only, without=options.without)
+    # Registered first, it runs after the exit functions of the program.
+    print_summary = functools.partial(_print_summary, patch, os.getpid())
+    if options.summary:
+        atexit.register(print_summary)
     try:
         run(options)
     except NoProgramError as error:
+        atexit.unregister(print_summary)
         parser.error(str(error))
     return 0
+
+
+def _print_summary(patch: Patch, pid: int) -> None:
+    if os.getpid() == pid:  # not in a fork of the program
+        print(patch.summary(), file=sys.stderr)

@@ -274,7 +274,7 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
         # That of jax, also where patch_jax() has replaced it.
         return bare(getattr(module, name))(function, *args, **kwargs)
 
-    operation = Operation(make, settings)
+    operation = Operation(make, settings, name=f"flax.nnx: {name}")
 
     def apply_operation(function: Any, *args: Any, **kwargs: Any) -> Any:
         return Handle(operation, function, make(function, *args, **kwargs), args, kwargs)
@@ -286,5 +286,6 @@ def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
     """An operation of jax, staged."""
     from fnintern.staging.operations import original, stage
 
-    op = original(getattr(module, name))
-    return stage(name, op)
+    made = stage(name, original(getattr(module, name)))
+    made.count_as(f"flax.nnx: {name}")
+    return made

@@ -206,7 +206,9 @@ class JitAgain:
             if kept is None:
                 return self._own(*args, **kwargs)
             try:
-                return kept.run(operands)
+                result = kept.run(operands)
+                self._conversion.counts.hits += 1
+                return result
             except _Retraced:
                 pass
             except Exception:
