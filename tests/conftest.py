@@ -33,6 +33,7 @@ FULL = {
     "test_lax_derivatives.py": ("test_a_thousand",),
     "test_lax_lifetime.py": ("test_L1_the_program_goes", "test_L3_programs"),
     "test_lax_results.py": ("test_any_call",),
+    "test_patch_all.py": ("test_jax_and_flax", "test_jax_is", "test_nothing_is", "test_no_backend"),
     "test_patch_flax.py": ("test_L1_thousand", "test_L1_compiled"),
     "test_persistent_cache.py": ("test_persistent_cache_second",),
     "test_read_sets.py": ("test_S1_S5_random",),
@@ -44,6 +45,10 @@ FULL = {
     "test_retraces_html.py": ("test_page_sorts", "test_source_text", "test_seconds"),
     "test_retraces_pytest.py": (
         "test_wrong", "test_marked", "test_marker_allows", "test_loading", "test_fixture",
+    ),
+    "test_run.py": (
+        "test_module", "test_directory", "test_standard", "test_exit", "test_traceback",
+        "test_wrong", "test_multi", "test_ctrl_c", "test_the_program", "test_summary",
     ),
     "test_retraces_training.py": ("test_jit_of", "test_following", "test_patch_flax"),
 }  # fmt: skip

@@ -46,8 +46,8 @@ def test_public_names() -> None:
     """``dir(fnintern)`` shows what the page of the reference has, and no module but ``lax``."""
     program = "import fnintern; print(*dir(fnintern))"
     assert set(run(program).stdout.split()) == {
-        "CacheInfo", "Capture", "Explanation", "Obstacle", "Patch", "Retrace", "Retraces",
-        "__all__", "__version__", "cache_clear", "cache_info", "explain", "interned", "jit",
-        "keyed", "lax", "patch", "patch_all", "patch_flax", "patch_jax", "retraces", "staged",
-        "stateless",
+        "CacheInfo", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch", "Retrace",
+        "RetraceWarning", "Retraces", "Summary", "__all__", "__version__", "cache_clear",
+        "cache_info", "explain", "interned", "jit", "keyed", "lax", "patch", "patch_all",
+        "patch_flax", "patch_jax", "retraces", "staged", "stateless", "summary",
     }  # fmt: skip

@@ -6,6 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from fnintern.captures.declared import keyed, stateless
+from fnintern.counting.counts import OperationCounts, Summary, summary
+from fnintern.counting.lines import RetraceWarning
 from fnintern.explaining import explain
 from fnintern.interning.decorator import cache_clear, cache_info, interned
 from fnintern.keys.reasons import CacheInfo, Capture, Explanation, Obstacle
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 
 #: What needs no jax: ``from fnintern import *`` imports none.
 __all__ = [
-    "CacheInfo", "Capture", "Explanation", "Obstacle", "Patch", "Retrace", "Retraces",
+    "CacheInfo", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch", "Retrace",
+    "RetraceWarning", "Retraces", "Summary",
     "cache_clear", "cache_info", "explain", "interned", "keyed", "patch", "patch_all",
-    "patch_flax", "patch_jax", "retraces", "stateless",
+    "patch_flax", "patch_jax", "retraces", "stateless", "summary",
 ]  # fmt: skip
 
 #: What imports jax, by the module that has it.

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from typing import Final
 
 import fnintern
+from fnintern.patches.everything import LIBRARIES
 
 __all__ = ["main"]
 
 #: Command -> the module whose ``main(argv)`` runs it, and what it does.
 COMMANDS: Final = {
-    "demo": ("fnintern.demo", "google/flax#5512 before and after patch_flax(), in one table"),
+    "run": ("fnintern.patches.cli", "run a program under patch_all()"),
     "retraces": ("fnintern.retracing.cli", "run a script, and list what JAX traced again and why"),
+    "demo": ("fnintern.demo", "google/flax#5512 before and after patch_flax(), in one table"),
     "explain": ("fnintern.explaining", "how MODULE:NAME is keyed, and what it captures"),
 }
 
@@ -29,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(
         prog="python -m fnintern",
-        usage="%(prog)s {demo | retraces SCRIPT | explain MODULE:NAME} [options]",
+        usage="%(prog)s {run SCRIPT | retraces SCRIPT | demo | explain MODULE:NAME} [options]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items()),
     )
@@ -37,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(COMMANDS[name][0]).main
     if name == "retraces":
-        patches = {"flax": fnintern.patch_flax, "jax": fnintern.patch_jax}
+        patches = {name: functools.partial(fnintern.patch_all, only=name) for name in LIBRARIES}
         command = functools.partial(command, patches=patches)
     status: int = command(arguments[1:])
     return status

@@ -62,6 +62,7 @@ def run(root: Path, tests: list[str], patch: str, options: argparse.Namespace) -
     suite = SUITES[options.library]
     report = root.parent.parent / f"{patch}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["-W", "ignore::fnintern.RetraceWarning"]  # flax's tests take warnings for errors
     command += ["-p", "library_suites.plugin", f"--fnintern={patch}", f"--junitxml={report}"]
     command += suite.arguments
     command += ["-n", str(options.n), "--dist", "worksteal"] if options.n else []

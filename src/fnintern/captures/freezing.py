@@ -98,6 +98,7 @@ def freeze(
     *values: Any,
     names: tuple[str, ...] = ("f",),
     references: References = References.REFUSED,
+    walk: Walk | None = None,
 ) -> Frozen:
     """Splits all that functions can see into a key and leaves.
 
@@ -106,6 +107,7 @@ def freeze(
         names: what to call the values in the path of a refused capture.
         references: what becomes of modules and variables of ``flax.nnx``, which may change at
             any time.
+        walk: what to read them by, for who wants to see more of it.
 
     Returns:
         The key, its targets and the leaves.
@@ -121,7 +123,8 @@ def freeze(
         >>> freeze(make(2)).key == freeze(make(2.0)).key
         False
     """
-    walk = Kinds()
+    if walk is None:
+        walk = Kinds()
     walk.references = references
     try:
         for value, name in zip(values, names, strict=True):

@@ -11,10 +11,11 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from fnintern.counting.counts import Counts
 from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
-from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
+from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle, reason_for
 from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Key, Marker, Unkeyable
 from fnintern.lifetime.building import build
 from fnintern.lifetime.entries import LOST, Entry
@@ -29,21 +30,11 @@ _partial: Final = functools.partial
 MISSING: Final = Marker.EMPTY
 
 
-class Tally:
-    """Counts the hits of a factory. Apart from its interner, since entries refer to it: they must
-    not keep a factory alive."""
-
-    __slots__ = ("hits",)
-
-    def __init__(self) -> None:
-        self.hits = 0
-
-
 class Interner:
     """Finds or builds the wrapper for a call of one factory."""
 
     __slots__ = (
-        "_arity", "_binder", "_bypassed", "_factory", "_maxsize", "_misses", "_names",
+        "_arity", "_binder", "_factory", "_maxsize", "_names",
         "_of_class", "_own_mark", "_rest", "_signature_of", "_token", "aliases", "mark", "second",
         "tally",
     )  # fmt: skip
@@ -77,6 +68,9 @@ class Interner:
         self._rest: tuple[Any, ...] | None = None
         #: The name of the second parameter of two.
         self.second = ""
+        named = mark if isinstance(mark, type) else factory
+        # The entries refer to it, and must not keep the factory alive.
+        self.tally = Counts(getattr(named, "__qualname__", type(factory).__qualname__))
         self.cache_clear()
 
     @property
@@ -171,7 +165,7 @@ class Interner:
         if kwargs or len(args) != self._arity:
             bound = self._bind(args, kwargs)
             if bound is None:  # Python's own TypeError, from where it belongs
-                self._bypassed += 1
+                self.tally.bypass(_NOT_BOUND)
                 return self._factory(*args, **kwargs)
             names, values = bound
             if len(values) == 2:
@@ -210,7 +204,7 @@ class Interner:
         except Exception as error:
             # Unkeyable, or the __eq__, __hash__ or __repr__ of an argument failed (I5).
             strict.check(error)
-            self._bypassed += 1
+            self.tally.bypass(reason_for(error))
             return self._factory(*args, **kwargs)
         if entry is not None:
             wrapper = entry.take() if entry.matches(targets) else LOST
@@ -219,7 +213,7 @@ class Interner:
                 self.tally.hits += 1
                 return wrapper
             entry.discard()
-        self._misses += 1
+        self.tally.miss()
         entry = build(self._factory, args, kwargs, targets, owner)
         entry.note = self.tally
         return self._keep(token, store, key, entry)
@@ -249,14 +243,17 @@ class Interner:
 
     def cache_info(self) -> CacheInfo:
         return CacheInfo(
-            self.tally.hits, self._misses, self._bypassed, len(self._token), self._maxsize
+            self.tally.hits,
+            self.tally.misses,
+            self.tally.bypassed,
+            len(self._token),
+            self._maxsize,
         )
 
     def cache_clear(self) -> None:
         self._token = Token(self._maxsize, self._own_mark)
         self.mark = self._token.mark
-        self.tally = Tally()
-        self._misses = self._bypassed = 0
+        self.tally = self.tally.again()
 
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -283,6 +280,9 @@ class Interner:
             obstacle = Obstacle("arguments", "tuple", f"keying failed: {type(error).__name__}")
             return Explanation(name, interned=False, obstacles=(obstacle,))
         return Explanation(name, interned=True, keyed_by="the identity of the callables")
+
+
+_NOT_BOUND: Final = Obstacle("arguments", "tuple", "the factory does not take them")
 
 
 def _signature_of(factory: Callable[..., Any]) -> inspect.Signature | None:

@@ -15,7 +15,7 @@ from fnintern.keys import strict
 from fnintern.keys.arguments import key_of
 from fnintern.keys.callables import is_bound_method, is_function_like, is_only_called
 from fnintern.keys.objects import importable
-from fnintern.keys.reasons import Explanation, Obstacle
+from fnintern.keys.reasons import Explanation, Obstacle, reason_for
 from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
 from fnintern.lifetime.entries import LOST, Entry
 from fnintern.lifetime.stores import store_of
@@ -76,7 +76,7 @@ class ValueInterner(Interner):
             functions, frozen, key, targets, owner = self._placed(names, values)
         except Exception as error:
             strict.check(error)
-            self._bypassed += 1
+            self.tally.bypass(reason_for(error))
             return self._factory(*args, **kwargs)
         store = store_of(owner) if owner is not None else token.constants
         entry = store.entries.get(key)
@@ -88,7 +88,7 @@ class ValueInterner(Interner):
                 self.tally.hits += 1
                 return wrapper
             entry.discard()
-        self._misses += 1
+        self.tally.miss()
         forwards = tuple(SharedForward(function) for function in functions)
         _lend(forwards, functions)
         by_id = {id(f): forward for f, forward in zip(functions, forwards, strict=True)}

@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from fnintern.captures.declared import keyed
 from fnintern.captures.freezing import Frozen, freeze
+from fnintern.counting.counts import Counts
+from fnintern.counting.lines import missed
 from fnintern.interning.by_value import place
 from fnintern.interning.shared import Changed, SharedForward, Terms, belongs_to, lent
 from fnintern.keys import strict
 from fnintern.keys.objects import importable
+from fnintern.keys.reasons import Obstacle, reason_for
 from fnintern.keys.tokens import Identity, Key
 from fnintern.libraries.ownership import is_library_class
 from fnintern.lifetime.entries import Entry
@@ -47,6 +50,7 @@ class Operation:
         make: gets a function and further arguments, and returns what is to be called.
         context: what a trace reads besides, as part of the key.
         maxsize: how many results to keep for each piece of code (L3).
+        name: of the operation, for those who count.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class Operation:
         make: Callable[..., Any],
         context: Callable[[], Key] = tuple,
         maxsize: int | None = 128,
+        name: str = "",
     ) -> None:
         self.make = make
+        self.counts = Counts(name or getattr(make, "__name__", "operation"))
         self._context = context
         self._token = Token(maxsize)
 
@@ -80,11 +86,13 @@ class Operation:
             placed = place(self._token.mark, self._context(), lambda: options, frozen)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             strict.check(error)
+            self._bypass(function, reason_for(error))
             return None
         if _holds_objects(operands):
-            return None  # JAX would keep them with what it traces for the share
-        # The result would hold functions and arrays among the options.
+            self._bypass(function, _HELD_BY_JAX)
+            return None
         if options.owner is not None or options.leaves:
+            self._bypass(function, _HELD_BY_RESULT)
             return None
         key, targets, owner = placed
         store = store_of(owner) if owner is not None else self._token.constants
@@ -93,6 +101,7 @@ class Operation:
             share: _Share = entry.wrapper
             if entry.matches(targets) and share.key == frozen.key:
                 share.sole = None
+                self.counts.hits += 1
                 return share
             entry.discard()
         forward = SharedForward(function, self._context)
@@ -103,7 +112,19 @@ class Operation:
         found: _Share = self._token.install(store, key, entry).wrapper
         if found.sole is not handle.mark:
             found.sole = None
+        self.counts.miss()
+        missed(self.counts.operation, [function], None)
         return found
+
+    def _bypass(self, function: Any, reason: Obstacle) -> None:
+        self.counts.bypass(reason)
+        missed(self.counts.operation, [function], reason)
+
+
+_HELD_BY_JAX: Final = Obstacle(
+    "operands", "tuple", "JAX keeps an object of yours in their structure with what it traces"
+)
+_HELD_BY_RESULT: Final = Obstacle("arguments", "tuple", "one holds a function or an array")
 
 
 def _holds_objects(frozen: Frozen) -> bool:
@@ -165,8 +186,10 @@ class Handle:
             self._shares[signature] = share
             terms = _EQUAL
         if share is not _ALONE:
-            if terms is Terms.REFUSE and share.sole is self.mark:
-                terms = Terms.UNSHARE
+            if terms is Terms.REFUSE:
+                self._operation.counts.hits += 1
+                if share.sole is self.mark:
+                    terms = Terms.UNSHARE
             try:
                 with lent(share.forward, function, terms):
                     return call(share.made)

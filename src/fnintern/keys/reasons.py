@@ -6,7 +6,7 @@ import attrs
 
 from fnintern.keys.tokens import Unkeyable
 
-__all__ = ["CacheInfo", "Capture", "Explanation", "Obstacle"]
+__all__ = ["CacheInfo", "Capture", "Explanation", "Obstacle", "reason_for"]
 
 
 def _a(type_name: str) -> str:
@@ -36,6 +36,14 @@ class Obstacle:
     def __str__(self) -> str:
         text = f"{self.path} is {_a(self.type_name)}: {self.reason}"
         return f"{text}; {self.remedy}" if self.remedy else text
+
+
+def reason_for(error: BaseException) -> Obstacle:
+    """What an error says that came up in the place of an answer."""
+    if isinstance(error, Unkeyable):
+        return Obstacle.of(error)
+    lines = str(error).splitlines() or [""]
+    return Obstacle("f", "function", f"it failed ({type(error).__name__}: {lines[0]})")
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from fnintern.counting.counts import summary
 from fnintern.libraries.importing import when_imported
 from fnintern.patches import equinox, linen, patching
 from fnintern.patches.flax import patch_flax
@@ -124,6 +125,7 @@ class AllPatches(Patch):
             if self not in patching._active:
                 return
             patching._active.remove(self)
+            self._counted = self._counted[0], summary()
             patches = list(self._patches.values())
         self._wait_no_more()
         for patch in reversed(patches):

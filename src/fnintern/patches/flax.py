@@ -277,7 +277,7 @@ def _held(module: types.ModuleType, name: str, settings: Callable[[], Key]) -> C
         # That of jax, also where patch_jax() has replaced it.
         return bare(getattr(module, name))(function, *args, **kwargs)
 
-    operation = Operation(make, settings)
+    operation = Operation(make, settings, name=f"flax.nnx: {name}")
 
     def apply_operation(function: Any, *args: Any, **kwargs: Any) -> Any:
         return Handle(operation, function, make(function, *args, **kwargs), args, kwargs)
@@ -289,8 +289,9 @@ def _converted(module: types.ModuleType, name: str) -> Callable[..., Any]:
     """An operation of jax, staged."""
     from fnintern.staging.operations import original, stage
 
-    op = original(getattr(module, name))
-    return stage(name, op)
+    made = stage(name, original(getattr(module, name)))
+    made.count_as(f"flax.nnx: {name}")
+    return made
 
 
 def _made_again(jax: types.ModuleType, name: str) -> Callable[..., Any]:
@@ -299,4 +300,4 @@ def _made_again(jax: types.ModuleType, name: str) -> Callable[..., Any]:
     from fnintern.staging.jit_again import share_jit
 
     share = {"jit": share_jit, "checkpoint": share_checkpoint}[name]
-    return share(bare(getattr(jax, name)))
+    return share(bare(getattr(jax, name)), f"flax.nnx: {name}")

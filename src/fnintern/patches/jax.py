@@ -78,7 +78,7 @@ def _share_pmap(pmap: Callable[..., Any]) -> Callable[..., Any]:
     from fnintern.staging.met import Met
 
     met = Met()
-    operation = Operation(pmap, jax_settings())
+    operation = Operation(pmap, jax_settings(), name="pmap")
 
     @stateless
     @functools.wraps(pmap)

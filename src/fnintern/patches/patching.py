@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 import attrs
 
+from fnintern.counting.counts import Summary, summary
 from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
 
@@ -87,6 +88,8 @@ class Patch:
         self._modules = frozenset(sys.modules)
         #: Site -> what was there, and what took its place: again so where it is applied again.
         self._made: dict[str, tuple[Any, Any]] = {}
+        #: What was counted before it was in force, and until it was reverted.
+        self._counted: tuple[Summary, Summary | None] = summary(), None
         # Calls that returned this patch, and how many of them a `with` has taken over.
         self._calls = 0
         self._entered = 0
@@ -128,6 +131,11 @@ class Patch:
                     report[str(site)] = PATCHED if replacement.in_force() else REVERTED_ELSEWHERE
             return report
 
+    def summary(self) -> Summary:
+        """:func:`fnintern.summary` for the time in which this patch has been in force."""
+        before, after = self._counted
+        return (after or summary()).since(before)
+
     def revert(self) -> None:
         """Puts every attribute back, as the identical object. A second call does nothing.
 
@@ -137,6 +145,7 @@ class Patch:
             if self not in _active:
                 return
             _active.remove(self)
+            self._counted = self._counted[0], summary()
             for replacement in reversed(self._replacements):
                 if replacement.in_place():
                     setattr(replacement.site.module, replacement.site.name, replacement.found)
@@ -200,7 +209,9 @@ def _modules_with(name: str, value: Any, among: Iterable[str]) -> list[types.Mod
     return [
         module
         for module in map(sys.modules.get, list(among))
-        if isinstance(module, types.ModuleType) and vars(module).get(name) is value
+        # Not by vars(), which would load a module that waits for its first use.
+        if isinstance(module, types.ModuleType)
+        and object.__getattribute__(module, "__dict__").get(name) is value
     ]
 
 

@@ -68,12 +68,13 @@ class Call:
         aliases: which of them stands at which place, where one stands at several.
         is_tracing: whether the operation is being traced.
         passed: the arrays as the program got them, once it has run.
+        unused: how many programs of its code were made in a row without a use of any.
         variants: those of the program that it was made by.
     """
 
     __slots__ = (
         "_assignments", "_tracing", "aliases", "arguments", "arrays", "conversion", "frozen",
-        "is_tracing", "passed", "variants",
+        "is_tracing", "passed", "unused", "variants",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +86,7 @@ class Call:
         self._tracing: Program | None = None
         self._assignments: Assignments | None = None
         self.is_tracing = False
+        self.unused: int | None = None
         if not self.arguments.values:
             return
         self.frozen = frozen = self._freeze()

@@ -23,11 +23,14 @@ from fnintern.staging.traces import traced_operation
 __all__ = ["share_checkpoint"]
 
 
-def share_checkpoint(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+def share_checkpoint(
+    checkpoint: Callable[..., Any], name: str = "checkpoint"
+) -> Callable[..., Any]:
     """``jax.checkpoint``, with traces that are shared by functions of the same code.
 
     Args:
         checkpoint: that of jax.
+        name: under which calls are counted.
     """
     met = Met()
     conversions: dict[Key, Conversion] = {}
@@ -52,7 +55,7 @@ def share_checkpoint(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 static=frozenset(1 + number for number in static), functions=frozenset({0})
             )
             found = conversions[key] = Conversion(
-                traced_operation(_call), "checkpoint", parameters, passed_on, wrap=checkpoint
+                traced_operation(_call), name, parameters, passed_on, wrap=checkpoint
             )
         return found
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from fnintern.captures.freezing import Frozen
+from fnintern.counting.counts import Counts
+from fnintern.counting.lines import functions_in, missed
 from fnintern.keys import strict
 from fnintern.keys.callables import is_partial
-from fnintern.keys.reasons import CacheInfo, Obstacle
-from fnintern.keys.tokens import Marker, Unkeyable
+from fnintern.keys.reasons import CacheInfo, Obstacle, reason_for
+from fnintern.keys.tokens import Marker
 from fnintern.libraries.settings import ambient_key
 from fnintern.lifetime.entries import Entry
 from fnintern.lifetime.stores import Token, store_of
@@ -53,9 +55,6 @@ class Conversion:
         wrap: what makes a program of a function of arrays.
     """
 
-    #: Told of each call that ran unconverted and raised nothing, and why. For those who count.
-    watcher: ClassVar[Callable[[Conversion, Obstacle], None] | None] = None
-
     def __init__(
         self,
         plain: Plain,
@@ -71,18 +70,23 @@ class Conversion:
         self.parameters = parameters
         self.options = options
         self.hands_through = hands_through
+        self.counts = Counts(name)
         self.cache_clear()
         _all.add(self)
 
     def cache_info(self) -> CacheInfo:
         return CacheInfo(
-            self._hits, self._misses, self._bypassed, len(self._programs), self._programs.maxsize
+            self.counts.hits,
+            self.counts.misses,
+            self.counts.bypassed,
+            len(self._programs),
+            self._programs.maxsize,
         )
 
     def cache_clear(self) -> None:
         """Forgets all programs, and what was found unfit for conversion."""
         self._programs = Token(MAXSIZE)
-        self._hits = self._misses = self._bypassed = 0
+        self.counts = self.counts.again()
 
     def run(
         self,
@@ -95,20 +99,21 @@ class Conversion:
 
         ``keep`` is told of a call by a program, and of its jitted function.
         """
+        call = None
         try:
             call = Call(self, args, kwargs)
             program, hit = self._find(call)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             strict.check(error)
-            return self._run_unconverted(unconverted, args, kwargs, _reason_for(error))
+            return self._run_unconverted(unconverted, args, kwargs, call, reason_for(error))
         if program is None:
-            return self._run_unconverted(unconverted, args, kwargs, _NOTHING)
+            return self._run_unconverted(unconverted, args, kwargs, call, _NOTHING)
         jitted = program.jitted  # another thread may find an obstacle meanwhile
         if program.obstacle is not None or jitted is None:
             reason = program.obstacle or CHANGED
-            return self._run_unconverted(unconverted, args, kwargs, reason)
+            return self._run_unconverted(unconverted, args, kwargs, call, reason)
         if program.failed:
-            result = self._run_unconverted(unconverted, args, kwargs, _RAISED)
+            result = self._run_unconverted(unconverted, args, kwargs, call, _RAISED)
             program.failed = False
             return result
         try:
@@ -118,21 +123,22 @@ class Conversion:
             # JAX words errors another way for what it has compiled already.
             if not (speaks_of_operands(error) if call.is_tracing else call.has_deleted_arrays()):
                 raise
-            reason = _reason_for(error)
+            reason = reason_for(error)
             if call.is_tracing:
                 program.obstacle = reason
             result = _FAILED
         if result is _FAILED:  # outside of the handler: what it raises now is its own error
-            return self._run_unconverted(unconverted, args, kwargs, reason)
+            return self._run_unconverted(unconverted, args, kwargs, call, reason)
         if keep is not None:
             keep(call, jitted)
         if program.obstacle is not None:  # it turned out just now: the result is the plain one
-            self._bypassed += 1
-            self._tell(program.obstacle)
+            self.counts.bypass(program.obstacle)
+            self._missed(args, kwargs, call, program.obstacle)
         elif hit:
-            self._hits += 1
+            self.counts.hits += 1
         else:
-            self._misses += 1
+            self.counts.miss()
+            self._missed(args, kwargs, call, None)
         return result
 
     def _run_unconverted(
@@ -140,17 +146,24 @@ class Conversion:
         unconverted: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        call: Call | None,
         reason: Obstacle,
     ) -> Any:
-        self._bypassed += 1
+        self.counts.bypass(reason)
         result = unconverted(*args, **kwargs)
-        self._tell(reason)
+        self._missed(args, kwargs, call, reason)
         return result
 
-    def _tell(self, reason: Obstacle) -> None:
-        watcher = Conversion.watcher
-        if watcher is not None:
-            watcher(self, reason)
+    def _missed(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        call: Call | None,
+        reason: Obstacle | None,
+    ) -> None:
+        """Tells of a call that found no program, once it has returned."""
+        functions = functions_in((*args, *kwargs.values()))
+        missed(self.counts.operation, functions, reason, None if call is None else call.unused)
 
     def _find(self, call: Call) -> tuple[Program | None, bool]:
         """The program of a call, and whether it was there; None where nothing identifies the
@@ -176,7 +189,9 @@ class Conversion:
                     return program, bool(program.variants)
             programs = list(entry.wrapper)
         places = {place for program in programs for place in program.pinned}
-        if history.is_new(hash(key), [call.arrays[place] for place in places]):
+        is_new = history.is_new(hash(key), [call.arrays[place] for place in places])
+        call.unused = history.unused
+        if is_new:
             raise unkeyable(_CHANGES)
         programs = [program for program in programs if program.is_alive()]
         if entry is not None:
@@ -222,10 +237,3 @@ _CHANGES: Final = Obstacle(
     f"what it reads was different in each of its last {MAX_UNUSED} calls or more",
     "pass what changes as an operand",
 )
-
-
-def _reason_for(error: BaseException) -> Obstacle:
-    if isinstance(error, Unkeyable):
-        return Obstacle.of(error)
-    lines = str(error).splitlines() or [""]
-    return Obstacle("f", "function", f"it failed ({type(error).__name__}: {lines[0]})")

@@ -38,11 +38,12 @@ _MAX_KEPT: Final = 128
 _flatten: Final = jax.tree_util.tree_flatten
 
 
-def share_jit(jit: Callable[..., Any]) -> Callable[..., Any]:
+def share_jit(jit: Callable[..., Any], name: str = "jit") -> Callable[..., Any]:
     """``jax.jit``, with programs that are shared by functions of the same code.
 
     Args:
         jit: that of jax.
+        name: under which calls are counted.
     """
     met = Met()
 
@@ -61,7 +62,7 @@ def share_jit(jit: Callable[..., Any]) -> Callable[..., Any]:
         # A tuple of no static arguments is none.
         if not seen.again and not (has_static and any(static_places(fun, options))):
             return own
-        conversion = conversion_for(fun, options)
+        conversion = conversion_for(fun, options, name)
         if conversion is None:
             return own
         return JitAgain(fun, own, conversion, () if not has_static else options, seen)
@@ -144,8 +145,8 @@ class JitAgain:
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_conversion", "_fun", "_kept", "_names", "_only", "_own",
-        "_positions", "_seen", "_static",
+        "__dict__", "__weakref__", "_calls", "_conversion", "_fun", "_kept", "_names", "_only",
+        "_own", "_positions", "_seen", "_static",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +159,8 @@ class JitAgain:
         #: Static arguments -> whether calls with them are jax's own.
         self._static: dict[Any, bool] = {}
         self._kept: dict[Any, _Kept | None] = {}
+        #: Calls under way that look for a program.
+        self._calls = 0
         self._positions, self._names = static_places(fun, options) if options else ((), ())
         #: Where the only static argument is, if it is the only one.
         self._only: slice | None = None
@@ -206,7 +209,9 @@ class JitAgain:
             if kept is None:
                 return self._own(*args, **kwargs)
             try:
-                return kept.run(operands)
+                result = kept.run(operands)
+                self._conversion.counts.hits += 1
+                return result
             except _Retraced:
                 pass
             except Exception:
@@ -223,7 +228,11 @@ class JitAgain:
             self._remember(signature, None)
             return self._own(*args, **kwargs)
 
-        return self._conversion.run(unconverted, (self._fun, *args), kwargs, keep)
+        self._calls += 1
+        try:
+            return self._conversion.run(unconverted, (self._fun, *args), kwargs, keep)
+        finally:
+            self._calls -= 1
 
     def _remember(self, signature: Any, kept: _Kept | None) -> None:
         if len(self._kept) >= _MAX_KEPT:
@@ -287,8 +296,9 @@ class JitAgain:
 
 def _key(jitted: JitAgain) -> Any:
     """A function that captures one sees what it wraps, until it has been called: then it keeps
-    what it has traced."""
-    function = jitted._own if jitted._kept or jitted._static else jitted._fun
+    what it has traced. (The function of one that is being called may refer to it.)"""
+    called = not jitted._calls and (jitted._kept or jitted._static)
+    function = jitted._own if called else jitted._fun
     return Identity(JitAgain), function, jitted._conversion.options
 
 

@@ -128,7 +128,6 @@ def _traced_jit(options: Mapping[str, Any]) -> Plain:
 #: Options -> conversion, which keeps them, and with them the ids in the key, alive. Options are
 #: constants of the source, so there are few.
 _conversions: dict[Key, Conversion] = {}
-_DEFAULT: Final = ("no options",)
 
 #: Options that the program of a converted call gets as they are.
 _PASSED_ON: Final = frozenset({
@@ -137,10 +136,12 @@ _PASSED_ON: Final = frozenset({
 _SPECIAL: Final = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames")
 
 
-def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conversion | None:
+def conversion_for(
+    fun: Callable[..., Any], options: Mapping[str, Any], name: str = "jit"
+) -> Conversion | None:
     """The programs of all functions with these options; None where calls cannot be converted."""
-    if not options and _DEFAULT in _conversions:
-        return _conversions[_DEFAULT]
+    if not options and (name,) in _conversions:
+        return _conversions[(name,)]
     options = dict(_without_places(options))
     if not options.keys() <= _PASSED_ON.union(_SPECIAL) or options.get("in_shardings") is not None:
         return None
@@ -166,15 +167,15 @@ def conversion_for(fun: Callable[..., Any], options: Mapping[str, Any]) -> Conve
         return None
     if frozen.leaves or frozen.owner is not None:
         return None
-    key = (parameters.static, parameters.donated, *special.values(), *frozen.key)
+    key = (name, parameters.static, parameters.donated, *special.values(), *frozen.key)
     found = _conversions.get(key)
     if found is None:
         conversion = Conversion(
-            _traced_jit(options), "jit", parameters, passed_on, HandsThrough.NOTHING
+            _traced_jit(options), name, parameters, passed_on, HandsThrough.NOTHING
         )
         found = _conversions.setdefault(key, conversion)
         if not options:
-            _conversions[_DEFAULT] = found
+            _conversions[(name,)] = found
     return found
 
 

@@ -128,6 +128,10 @@ class Staged:
         """Counts of eager calls: hits, misses, those that ran as ``op``; programs; their bound."""
         return self._conversion.cache_info()
 
+    def count_as(self, name: str) -> None:
+        """Has its calls counted under another name."""
+        self._conversion.counts.operation = name
+
     def cache_clear(self) -> None:
         """Forgets all programs, and what was found unfit for conversion."""
         self._conversion.cache_clear()

@@ -1,0 +1,1 @@
+"""What became of calls, by operation; and which lines miss again and again."""

@@ -1,0 +1,81 @@
+"""Which capture differs between two calls: what :mod:`fnintern.captures` reads, by its path.
+
+Nothing of what was read is kept: a part is remembered by a hash (S3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from fnintern.captures.freezing import freeze
+from fnintern.captures.kinds import Kinds
+from fnintern.captures.walk import References
+from fnintern.keys.tokens import Unkeyable
+
+__all__ = ["Part", "changed", "parts_of"]
+
+
+@attrs.frozen
+class Part:
+    """What was read in one place.
+
+    Attributes:
+        digest: a hash of it.
+        type_name: of what was there.
+        start: where it begins in all that was read.
+        end: where it ends.
+    """
+
+    digest: int
+    type_name: str
+    start: int
+    end: int
+
+    def holds(self, other: Part) -> bool:
+        """Whether another part is inside of this one."""
+        return other is not self and self.start <= other.start and other.end <= self.end
+
+
+class _Parts(Kinds):
+    """A walk that notes which tokens come from where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Path, type, and where its tokens begin and end.
+        self.spans: list[tuple[str, str, int, int]] = []
+
+    def add(self, value: Any, path: str) -> None:
+        start = len(self.tokens)
+        super().add(value, path)
+        self.spans.append((path, type(value).__qualname__, start, len(self.tokens)))
+
+
+def parts_of(functions: Sequence[Any]) -> dict[str, Part]:
+    """What functions see, by the path."""
+    walk = _Parts()
+    names = ["f"] if len(functions) == 1 else [f"f{i + 1}" for i in range(len(functions))]
+    try:
+        freeze(*functions, names=tuple(names), references=References.READ, walk=walk)
+    except Unkeyable:
+        pass  # what was read until then
+    return {
+        path: Part(hash(tuple(walk.tokens[start:end])), kind, start, end)
+        for path, kind, start, end in walk.spans
+    }
+
+
+def changed(before: dict[str, Part], after: dict[str, Part]) -> list[str]:
+    """The parts that differ, each as its path and type, without what only holds one of them."""
+    differ = {
+        path: part
+        for path, part in after.items()
+        if path in before and before[path].digest != part.digest
+    }
+    return [
+        f"{path} ({part.type_name})"
+        for path, part in differ.items()
+        if not any(part.holds(other) for other in differ.values())
+    ]
