@@ -2404,3 +2404,40 @@ def test_S1_S5_random_programs_over_an_object(
         if name not in read | assigned and not read & {name for name, _ in writes}:
             assert before == {key: value_of(one["thing"], key) for key in read}
             assert misses == 0
+
+
+class Counted:
+    """What a step reads of a state that is a pytree, of a library's class or of one's own."""
+
+    @staticmethod
+    def made(step: int) -> Any:
+        import optax
+        from flax.training.train_state import TrainState
+
+        state = TrainState.create(apply_fn=_applied, params={"w": jnp.ones(3)}, tx=optax.sgd(0.1))
+        return state.replace(step=step)
+
+
+def _applied(params: Any, x: Any) -> Any:
+    return jnp.sum(params["w"] * x)
+
+
+@pytest.mark.parametrize(
+    ("body", "misses"),
+    [
+        (lambda s: lambda c, x: (c + s.apply_fn(s.params, x), c), 1),
+        (lambda s: lambda c, x: (c + s.apply_fn(s.params, x) * s.step, c), 3),
+        (lambda s: lambda c, x: (c + s.apply_fn(s.params, x), str(s) and c), 3),
+    ],
+    ids=["not the counter", "the counter", "all of it"],
+)
+def test_a_state_counts_by_what_is_read_off_it(body: Any, misses: int) -> None:
+    xs = jnp.ones((4, 3))
+    with fnintern.patch_jax():
+        before = jax.lax.scan.cache_info().misses
+        for step in range(3):
+            carry, _ = jax.lax.scan(body(Counted.made(step)), jnp.float32(0), xs)
+            plain = 12.0 * (step if misses == 3 and carry != 12.0 else 1)
+            assert carry == plain
+        found = jax.lax.scan.cache_info()
+    assert found.misses + found.bypassed - before == misses

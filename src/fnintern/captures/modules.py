@@ -12,7 +12,7 @@ from fnintern.captures.code import is_users
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import EMPTY, MISSING, OPERAND, Walk
-from fnintern.keys.objects import is_ndarray
+from fnintern.keys.objects import is_ndarray, namespace_of
 from fnintern.keys.tokens import Marker, Refused
 from fnintern.libraries.ownership import is_library_module
 from fnintern.libraries.purity import (
@@ -70,8 +70,45 @@ def read_by(walk: Walk, value: Any, chains: tuple[Any, ...], path: str) -> None:
         add_items(walk, value, [chain[0] for chain in chains], path)
     elif chains and all(chain and chain[0] in _OUTLINE for chain in chains) and is_ndarray(value):
         walk.tokens += (type(value), value.shape, value.dtype.str)  # whatever it holds
+    elif (
+        chains
+        and type(value) not in walk.handlers
+        and hasattr(type(value), "__dataclass_fields__")
+        and _add_fields(walk, value, chains, path)
+    ):
+        pass
     else:
         walk.add(value, path)
+
+
+def _add_fields(walk: Walk, value: Any, chains: tuple[Any, ...], path: str) -> bool:
+    """What is read straight off a dataclass that goes nowhere else, such as ``state.apply_fn`` of a
+    ``TrainState``, all of which would count because it is a pytree. Whether that is all there is
+    to read: no property, no method, no attribute of the class."""
+    kind = type(value)
+    namespace = namespace_of(value)
+    plain: Any = object.__getattribute__
+    if namespace is None or kind.__getattribute__ is not plain:
+        return False
+    read: dict[str, list[Any]] = {}
+    for chain in chains:
+        if not chain or type(chain[0]) is not str or chain[0] not in namespace:
+            return False
+        read.setdefault(chain[0], []).append(chain[1:])
+    if any(
+        hasattr(type(vars(base).get(name)), "__set__") for base in kind.__mro__ for name in read
+    ):
+        return False
+    walk.target(Marker.OBJECT, kind, path)
+    for name, rest in read.items():
+        walk.tokens.append(name)
+        found = namespace[name]
+        escapes = ESCAPES if () in rest else tuple(rest)
+        if type(found) is types.ModuleType:
+            add_module(walk, found, escapes, f"{path}.{name}")
+        else:
+            read_by(walk, found, escapes, f"{path}.{name}")
+    return True
 
 
 def add_items(walk: Walk, value: Any, keys: Iterable[ConstantKey], path: str) -> None:
