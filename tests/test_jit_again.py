@@ -347,3 +347,36 @@ class TestReplacedEverywhere:
         finally:
             del sys.modules[module.__name__]
             sys.modules.pop(late.__name__, None)
+
+
+class Holder:
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+
+    def write(self, x: Any) -> Any:
+        self.ref[...] = x + 1.0
+        return x
+
+
+@pytest.mark.parametrize("where", ["closure", "attribute"])
+def test_a_ref_that_is_only_written_to(where: str, patched: Any) -> None:
+    for i in range(4):
+        ref = jax.new_ref(X * 0.0)
+
+        def write(x: Any) -> Any:
+            ref[...] = x + 1.0  # noqa: B023
+            return x
+
+        jax.jit(write if where == "closure" else Holder(ref).write)(X * i)
+        np.testing.assert_array_equal(ref[...], X * i + 1.0)
+
+
+def test_static_argnums_zero(patched: Any) -> None:
+    for i in range(4):
+
+        @functools.partial(jax.jit, static_argnums=0)
+        def call(f: Any, x: Any) -> Any:
+            return f(x)
+
+        for k in (i, i + 1):
+            np.testing.assert_array_equal(call(lambda x: x * k, X), X * k)  # noqa: B023

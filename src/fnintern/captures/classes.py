@@ -10,7 +10,7 @@ import types
 from typing import Any, Final
 
 from fnintern.captures.declared import key_function
-from fnintern.captures.functions import UNREAD_NAMES, add_attributes, parts_of
+from fnintern.captures.functions import UNREAD_NAMES, add_attributes, decides_on_items, parts_of
 from fnintern.captures.instructions import Key as ConstantKey
 from fnintern.captures.modules import KEYED_TYPES, READ_OUTSIDE, add_items
 from fnintern.captures.reading import WHOLE_ONLY, ReadClass, Reading, ReadObject, reading_of
@@ -139,9 +139,14 @@ def _visit_object(
     namespace, done, reads = record.namespace, record.done, reading.reads
     names = list(namespace) if namespace else []
     if not everything:
-        names = [name for name in names if name in reads]
+        filled = reading.filled
+        names = [
+            name
+            for name in names
+            if name in reads or (name in filled and decides_on_items(record.value_of(name)))
+        ]
     for name in names:
-        how = WHOLE_ONLY if everything else reads[name]
+        how = WHOLE_ONLY if everything else reads.get(name, WHOLE_ONLY)
         before = done.get(name)
         if before == how or name in UNREAD_NAMES:
             continue
@@ -153,7 +158,8 @@ def _visit_object(
             walk.tokens += (_READ, number, name)
             _member(walk, item, how - before if before else how, f"{record.path}.{name}")
     for name, item in record.slots:
-        if (everything or name in reading.reads) and name not in done:
+        counts = everything or name in reads or (name in reading.filled and decides_on_items(item))
+        if counts and name not in done:
             done[name] = WHOLE_ONLY
             walk.tokens += (_READ, number, name)
             _member(walk, item, WHOLE_ONLY, f"{record.path}.{name}")

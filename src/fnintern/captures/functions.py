@@ -22,7 +22,7 @@ from fnintern.captures.modules import ESCAPES, READ_OUTSIDE, add_module, check_p
 from fnintern.captures.reading import ReadObject
 from fnintern.captures.walk import EMPTY, MAX_DEPTH, MISSING, OPERAND, References, Walk, slot_of
 from fnintern.keys.callables import annotations_of
-from fnintern.keys.objects import is_protocol, namespace_of, slots_of
+from fnintern.keys.objects import is_ndarray, is_protocol, namespace_of, slots_of
 from fnintern.keys.tokens import STORE_ATTRIBUTE, Marker, Refused
 from fnintern.libraries.jax import jitted_options
 from fnintern.libraries.numpyro import PARTS_READ
@@ -40,6 +40,7 @@ __all__ = [
     "add_method",
     "add_method_wrapper",
     "add_partial",
+    "decides_on_items",
     "parts_of",
 ]
 
@@ -146,7 +147,10 @@ def _note_written(walk: Walk, value: types.FunctionType, facts: CodeFacts) -> No
 
     walk.written += tuple(map(content_of, facts.assigned))
     for name in facts.filled:
-        walk.written += parts_of(content_of(name))
+        content = content_of(name)
+        walk.written += parts_of(content)
+        if decides_on_items(content):
+            walk.add(content, name)
     for name, *attributes, last in facts.assigned_on:
         content = content_of(name)
         for attribute in attributes:
@@ -172,6 +176,14 @@ def _assigned_parts(value: Any, name: str) -> tuple[Any, ...]:
     return tuple(
         namespace.get(name, slot_of(value, name) if name in slots else EMPTY) for name in names
     )
+
+
+def decides_on_items(value: Any) -> bool:
+    """Whether it is the class of an object that decides what becomes of an item that is assigned:
+    a ``Ref`` of JAX, say, or a class of the user's."""
+    if value is MISSING or value is EMPTY:
+        return False
+    return not isinstance(value, dict | list) and not is_ndarray(value)
 
 
 def parts_of(value: Any) -> tuple[Any, ...]:

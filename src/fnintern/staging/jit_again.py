@@ -57,7 +57,8 @@ def share_jit(jit: Callable[..., Any], name: str = "jit") -> Callable[..., Any]:
         if not is_eager():
             return own
         fun = args[0]
-        has_static = bool(options.get("static_argnums") or options.get("static_argnames"))
+        static = options.get("static_argnums"), options.get("static_argnames")
+        has_static = static != (None, None)
         seen = met.seen(fun)
         # A tuple of no static arguments is none.
         if not seen.again and not (has_static and any(static_places(fun, options))):
