@@ -193,7 +193,7 @@ class TestWarning:
         with fnintern.patch_all():
             (message,) = caught(lambda i: nnx.jit(lambda m, x: m(x) * i)(model, jnp.ones((1, 2))))
         assert message.startswith("flax.nnx: jit has found nothing")
-        assert "i (int)" in message
+        assert "i (int) at each call" in message
 
     def test_not_of_a_function_that_jax_finds_again(self) -> None:
         def timed(x: Any) -> Any:
