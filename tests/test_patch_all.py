@@ -459,7 +459,7 @@ class TestPrograms:
             others = {{"fnintern", "attr", "attrs", *sys.stdlib_module_names}}
             print(sorted(name for name in sys.modules if name.partition(".")[0] not in others))
         """
-        for module in ("jax", "flax.linen", "flax.nnx"):
+        for module in ("jax", "equinox", "flax.linen", "flax.nnx"):
             without = run(program.format("", module))
             assert run(program.format("import fnintern; fnintern.patch_all()", module)) == without
 
