@@ -18,6 +18,7 @@ from flax import nnx
 
 import fnintern
 from fnintern import OperationCounts, RetraceWarning, lax
+from fnintern.counting import counts as counts_module
 from fnintern.counting import lines
 from fnintern.counting.counts import Counts
 from fnintern.counting.lines import MANY
@@ -86,6 +87,14 @@ class TestSummary:
         gc.collect()
         row = fnintern.summary().operations["test_of_what_is_gone"]
         assert row == OperationCounts(3, 0, 1, {"f is a list: a reason": 1})
+
+    def test_what_is_gone_is_added_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(counts_module, "_MAX_PAST", 10)
+        for i in range(100):
+            Counts(f"test_what_is_gone_is_added_up {i % 2}").hits = 2
+        found = fnintern.summary().operations
+        assert [found[f"test_what_is_gone_is_added_up {i}"].hits for i in (0, 1)] == [100, 100]
+        assert len(counts_module._past) < 50
 
     def test_clearing_a_cache_clears_no_summary(self) -> None:
         wrap = fnintern.interned(lambda f: [f])
@@ -193,7 +202,7 @@ class TestWarning:
         with fnintern.patch_all():
             (message,) = caught(lambda i: nnx.jit(lambda m, x: m(x) * i)(model, jnp.ones((1, 2))))
         assert message.startswith("flax.nnx: jit has found nothing")
-        assert "i (int)" in message
+        assert "i (int) at each call" in message
 
     def test_not_of_a_function_that_jax_finds_again(self) -> None:
         def timed(x: Any) -> Any:

@@ -400,7 +400,7 @@ class TestDecorator:
 
         for thing in (generator, int, 3):
             patch: Any = fnintern.patch_all()
-            with pytest.raises(TypeError, match="a patch decorates a function"):
+            with pytest.raises(TypeError, match="expected a function to decorate"):
                 patch(thing)
             patch.revert()
 
@@ -459,7 +459,7 @@ class TestPrograms:
             others = {{"fnintern", "attr", "attrs", *sys.stdlib_module_names}}
             print(sorted(name for name in sys.modules if name.partition(".")[0] not in others))
         """
-        for module in ("jax", "flax.linen", "flax.nnx"):
+        for module in ("jax", "equinox", "flax.linen", "flax.nnx"):
             without = run(program.format("", module))
             assert run(program.format("import fnintern; fnintern.patch_all()", module)) == without
 
@@ -473,5 +473,42 @@ class TestPrograms:
             jax.config.update("jax_num_cpu_devices", 3)
             assert jax.device_count() == 3
             assert patch.report["flax.nnx.transforms.transforms.jax"] == "patched"
+            """
+        )
+
+    @pytest.mark.parametrize(
+        ("block", "call"),
+        [
+            ("jax", "patch_all()"),
+            ("jax", "patch_jax()"),
+            ("flax", "patch_all(only='flax')"),
+            ("flax", "patch_flax()"),
+        ],
+    )
+    def test_without_jax_or_flax_it_says_what_to_install(self, block: str, call: str) -> None:
+        out = run(
+            f"""
+            import sys
+            sys.modules[{block!r}] = None
+            import fnintern
+            try:
+                fnintern.{call}
+            except ImportError as error:
+                print(error)
+            from fnintern.patches import patching
+            assert patching._active == []
+            """
+        )
+        assert f"{call.partition('(')[0]}() needs {block}" in out
+        assert f"pip install {block};" in out
+        assert "pip install 'PATH_OF_THE_CLONE[flax]'" in out
+
+    def test_without_flax_the_rest_is_patched(self) -> None:
+        run(
+            """
+            import sys
+            sys.modules["flax"] = None
+            import fnintern, jax
+            assert fnintern.patch_all().report["jax.lax.scan"] == "patched"
             """
         )

@@ -458,3 +458,24 @@ def test_whose_line_it_is_goes_by_what_the_library_is() -> None:
     """A package of the user's may be installed; a library that is known is one wherever it lies."""
     assert frames.is_user_file("/env/lib/python3.13/site-packages/my_project/train.py")
     assert not frames.is_user_file(str(jax.__file__))
+
+
+def test_decorator_makes_a_report_for_each_call() -> None:
+    @retraces()
+    def work(count: int) -> int:
+        for _ in range(count):
+            jax.jit(lambda x: x + 1)(1.0)
+        return count
+
+    watched: Any = work
+    assert watched(3) == 3
+    first = watched.retraces
+    assert watched(1) == 1
+    watched.retraces.assert_none()
+    assert first.retraced > 0
+
+
+def test_without_jax_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ImportError, match=r"retraces\(\) needs jax.*pip install jax"):
+        retraces()

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-import fnintern
-from fnintern.patches.everything import LIBRARIES
+from fnintern.patches.everything import LIBRARIES, apply_all
 
 __all__ = ["main"]
 
@@ -39,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(COMMANDS[name][0]).main
     if name == "retraces":
-        patches = {name: functools.partial(fnintern.patch_all, only=name) for name in LIBRARIES}
+        patches = {name: functools.partial(apply_all, [name], ()) for name in LIBRARIES}
         command = functools.partial(command, patches=patches)
     status: int = command(arguments[1:])
     return status

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import functools
 import importlib.metadata
-import importlib.util
 import itertools
 import json
 import os
@@ -23,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import attrs
+
+from fnintern.libraries.importing import check_installed
 
 __all__ = ["Measured", "Row", "main"]
 
@@ -340,12 +341,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.calls < 1:
         parser.error(f"--calls {options.calls}: expected 1 or more")
     for name in ("jax", "flax"):
-        if importlib.util.find_spec(name) is None:
-            parser.exit(
-                2,
-                f"the demo needs flax and jax, and {name} is not installed. "
-                "Install both with: pip install 'fnintern[flax]'\n",
-            )
+        try:
+            check_installed("the demo", name)
+        except ImportError as error:
+            parser.exit(2, f"{error}\n")
     if options.half:
         print(json.dumps(_measure_all(options.half == "after", options.calls)))
         return 0

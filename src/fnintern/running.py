@@ -1,4 +1,5 @@
-"""Runs a program in this process as Python would: as ``__main__``, with its own ``sys.argv``.
+"""Runs a program in this process as Python would: as ``__main__``, with its own ``sys.argv``; and
+functions in a context.
 
 Nothing about its end is touched: an exception, ``sys.exit`` and Ctrl-C leave as they would have,
 and a traceback shows the program's frames alone.
@@ -8,15 +9,20 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import functools
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
-__all__ = ["NoProgramError", "add_program", "run"]
+__all__ = ["NoProgramError", "add_program", "around", "run"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 #: How its standard input is called, as a program.
 STDIN: Final = "-"
@@ -145,3 +151,35 @@ def _hide_our_frames() -> None:
 
 def _is_ours(file: str) -> bool:
     return file == __file__ or file.startswith("<frozen importlib")
+
+
+def around(function: F, context: Callable[[], AbstractContextManager[object]]) -> F:
+    """The same function, each call of which is made in a context of its own.
+
+    Args:
+        function: any callable, a coroutine function too.
+        context: makes the context.
+
+    Raises:
+        TypeError: it is a class, or a generator function, whose call runs none of its code.
+    """
+    generators = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if not callable(function) or isinstance(function, type) or generators:
+        raise TypeError(
+            f"expected a function to decorate, for each call of it, got {function!r}; a `with` "
+            f"statement is for anything else"
+        )
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def decorated(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return await function(*args, **kwargs)
+    else:
+
+        @functools.wraps(function)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with context():
+                return function(*args, **kwargs)
+
+    return cast(F, decorated)

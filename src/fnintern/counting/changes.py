@@ -25,12 +25,14 @@ class Part:
     Attributes:
         digest: a hash of it.
         type_name: of what was there.
+        is_callable: whether that can be called.
         start: where it begins in all that was read.
         end: where it ends.
     """
 
     digest: int
     type_name: str
+    is_callable: bool
     start: int
     end: int
 
@@ -44,13 +46,13 @@ class _Parts(Kinds):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Path, type, and where its tokens begin and end.
-        self.spans: list[tuple[str, str, int, int]] = []
+        #: Path, value, and where its tokens begin and end.
+        self.spans: list[tuple[str, Any, int, int]] = []
 
     def add(self, value: Any, path: str) -> None:
         start = len(self.tokens)
         super().add(value, path)
-        self.spans.append((path, type(value).__qualname__, start, len(self.tokens)))
+        self.spans.append((path, value, start, len(self.tokens)))
 
 
 def parts_of(functions: Sequence[Any]) -> dict[str, Part]:
@@ -62,8 +64,14 @@ def parts_of(functions: Sequence[Any]) -> dict[str, Part]:
     except Unkeyable:
         pass  # what was read until then
     return {
-        path: Part(hash(tuple(walk.tokens[start:end])), kind, start, end)
-        for path, kind, start, end in walk.spans
+        path: Part(
+            hash(tuple(walk.tokens[start:end])),
+            type(value).__qualname__,
+            callable(value),
+            start,
+            end,
+        )
+        for path, value, start, end in walk.spans
     }
 
 
@@ -74,8 +82,11 @@ def changed(before: dict[str, Part], after: dict[str, Part]) -> list[str]:
         for path, part in after.items()
         if path in before and before[path].digest != part.digest
     }
-    return [
-        f"{path} ({part.type_name})"
+    inner = {
+        path: part
         for path, part in differ.items()
         if not any(part.holds(other) for other in differ.values())
-    ]
+    }
+    # A function that was made again differs for what it sees.
+    values = {path: part for path, part in inner.items() if not part.is_callable}
+    return [f"{path} ({part.type_name})" for path, part in (values or inner).items()]

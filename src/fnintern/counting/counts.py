@@ -7,6 +7,8 @@ operation has a reason for the first time, at DEBUG from then on, with the user'
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import weakref
 from typing import Final
 
@@ -35,6 +37,8 @@ class Counts:
         self.misses = 0
         self.bypassed = 0
         self.reasons: dict[Obstacle, int] = {}
+        if len(_past) > _MAX_PAST:
+            _add_up_past()
         _live[id(self)] = weakref.ref(self)
 
     def __del__(self) -> None:
@@ -72,8 +76,18 @@ class Counts:
 
 #: Those in use, by their ids.
 _live: Final[dict[int, weakref.ref[Counts]]] = {}
-#: What those have counted that are gone.
+#: What those have counted that are gone, by parts.
 _past: Final[list[tuple[str, OperationCounts]]] = []
+_MAX_PAST: Final = 1000
+_adding = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _adding
+    _adding = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @attrs.frozen
@@ -163,10 +177,23 @@ def summary() -> Summary:
         >>> fnintern.summary().operations["wrap"]  # doctest: +ELLIPSIS
         OperationCounts(hits=1, misses=1, bypassed=1, reasons={'f is a list: ...': 1})
     """
-    rows: dict[str, OperationCounts] = {}
     found = (ref() for ref in list(_live.values()))
     now = [counts._as_row() for counts in found if counts is not None]
-    for name, row in [*list(_past), *now]:
+    return Summary(_added_up([*_past, *now]))
+
+
+def _added_up(rows: list[tuple[str, OperationCounts]]) -> dict[str, OperationCounts]:
+    found: dict[str, OperationCounts] = {}
+    for name, row in rows:
         if row.hits or row.misses or row.bypassed:
-            rows[name] = rows.get(name, OperationCounts())._plus(row)
-    return Summary(rows)
+            found[name] = found.get(name, OperationCounts())._plus(row)
+    return found
+
+
+def _add_up_past() -> None:
+    if _adding.acquire(blocking=False):  # else another thread does it, or this one
+        try:
+            count = len(_past)  # more may be appended meanwhile
+            _past[:count] = _added_up(_past[:count]).items()
+        finally:
+            _adding.release()

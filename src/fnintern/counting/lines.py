@@ -91,7 +91,8 @@ def missed(
     line = _lines.get(key)
     if line is None:
         if len(_lines) >= _MAX_LINES:
-            _lines.pop(next(iter(_lines)), None)
+            oldest, *_ = _lines  # at once, whatever other threads add
+            _lines.pop(oldest, None)
         line = _lines.setdefault(key, _Line())
     if line.count >= MANY:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["when_imported"]
+__all__ = ["check_installed", "import_for", "when_imported"]
 
 
 class _Finder(MetaPathFinder):
@@ -110,6 +111,31 @@ def when_imported(name: str, callback: Callable[[], object]) -> Callable[[], Non
             _remove_unused()
 
     return undo
+
+
+def import_for(caller: str, name: str) -> ModuleType:
+    """Imports a module of jax or flax. What fails says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise _missing(caller, name, str(error)) from error
+
+
+def check_installed(caller: str, name: str) -> None:
+    """Raises ImportError, and says what to install, where jax or flax is not found. It is not
+    imported for that."""
+    if sys.modules.get(name) is None and importlib.util.find_spec(name) is None:
+        raise _missing(caller, name, "it is not installed")
+
+
+def _missing(caller: str, name: str, why: str) -> ImportError:
+    library = name.partition(".")[0]
+    return ImportError(
+        f"{caller} needs {library}, which could not be imported ({why}). Install it from the "
+        f"package index, with: pip install {library}; or together with fnintern, which is on no "
+        f"index, from a clone of its repository: pip install 'PATH_OF_THE_CLONE[flax]'",
+        name=library,
+    )
 
 
 _finder: Final = _Finder()

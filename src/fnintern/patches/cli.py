@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fnintern.patches.everything import LIBRARIES, patch_all
+from fnintern.patches.everything import LIBRARIES, apply_all
 from fnintern.patches.patching import Patch
 from fnintern.running import NoProgramError, add_program, run
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     )
     add_program(parser)
     options = parser.parse_args(argv)
-    patch = patch_all(only=options.only, without=options.without)
+    patch = apply_all(options.only, options.without)
     # Registered first, it runs after the exit functions of the program.
     print_summary = functools.partial(_print_summary, patch, os.getpid())
     if options.summary:

@@ -14,13 +14,13 @@ from typing import Final
 import attrs
 
 from fnintern.counting.counts import summary
-from fnintern.libraries.importing import when_imported
+from fnintern.libraries.importing import check_installed, when_imported
 from fnintern.patches import equinox, linen, patching
 from fnintern.patches.flax import patch_flax
 from fnintern.patches.jax import patch_jax
 from fnintern.patches.patching import Patch, Site, apply
 
-__all__ = ["LIBRARIES", "AllPatches", "Library", "patch_all"]
+__all__ = ["LIBRARIES", "AllPatches", "Library", "apply_all", "patch_all"]
 
 NOT_IMPORTED: Final = "not imported"
 
@@ -157,6 +157,8 @@ def patch_all(*, only: str | Iterable[str] = (), without: str | Iterable[str] = 
 
     Raises:
         ValueError: a library is named for which there is no patch.
+        ImportError: jax is not installed, or ``only`` names flax, and that is not; the message says
+            what to install.
 
     Example:
         >>> import fnintern
@@ -165,6 +167,15 @@ def patch_all(*, only: str | Iterable[str] = (), without: str | Iterable[str] = 
         ...     print(patched.report["jax.lax.scan"])
         patched
     """
+    chosen = _chosen(only, "only")
+    check_installed("patch_all()", "jax")
+    if "flax" in chosen:
+        check_installed("patch_all()", "flax")
+    return apply_all(chosen, without)
+
+
+def apply_all(only: Iterable[str], without: str | Iterable[str]) -> Patch:
+    """:func:`patch_all` for a program that may have no use for jax, or its own place for it."""
     names = _chosen(only, "only") or set(LIBRARIES)
     names -= _chosen(without, "without")
     return _apply(tuple(name for name in LIBRARIES if name in names), {})

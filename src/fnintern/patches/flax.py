@@ -17,6 +17,7 @@ from fnintern.interning.decorator import By
 from fnintern.interning.held import Handle, Operation
 from fnintern.keys.tokens import Key
 from fnintern.libraries.flax import flax_settings
+from fnintern.libraries.importing import import_for
 from fnintern.patches.patching import Patch, Site, apply, bare, intern_attribute
 
 __all__ = ["patch_flax"]
@@ -157,7 +158,7 @@ def patch_flax(*, by: By = "value") -> Patch:
         While it is in force the same call returns the same patch.
 
     Raises:
-        ImportError: flax is not installed.
+        ImportError: flax is not installed; the message says what to install.
 
     Example:
         >>> import fnintern
@@ -165,13 +166,7 @@ def patch_flax(*, by: By = "value") -> Patch:
         ...     print(patched.report["flax.nnx.transforms.transforms.jax"])
         patched
     """
-    try:
-        importlib.import_module("flax.nnx")
-    except ImportError as error:
-        raise ImportError(
-            "patch_flax() needs flax, which could not be imported "
-            f"({error}). Install it with: pip install 'fnintern[flax]'"
-        ) from error
+    import_for("patch_flax()", "flax.nnx")
     memo = _no_memo if by == "object" else _memo_of_a_call
     sites = [Site(_transforms(module), name, memo) for module, name in MEMOS]
     if by == "object":

@@ -10,6 +10,7 @@ from typing import Any
 
 from fnintern.captures.declared import stateless
 from fnintern.interning.held import Handle, Operation
+from fnintern.libraries.importing import import_for
 from fnintern.libraries.jax import jax_settings
 from fnintern.patches.patching import Patch, Site, apply
 
@@ -30,7 +31,7 @@ def patch_jax() -> Patch:
         force the same call returns the same patch.
 
     Raises:
-        ImportError: jax is not installed.
+        ImportError: jax is not installed; the message says what to install.
 
     Example:
         >>> import jax, jax.numpy as jnp, fnintern
@@ -41,6 +42,7 @@ def patch_jax() -> Patch:
         ...     print(jax.lax.map.cache_info().misses)
         1
     """
+    jax = import_for("patch_jax()", "jax")
     operations = importlib.import_module("fnintern.staging.operations")
     table = operations.OPERATIONS
 
@@ -60,7 +62,6 @@ def patch_jax() -> Patch:
                 raise
             module = types.ModuleType(module_name)  # all its names are reported as absent
         sites += [Site(module, name, functools.partial(stage, name)) for name in names]
-    jax = importlib.import_module("jax")
     names = ("eval_shape", *operations.CALLBACKS)
     sites += [Site(jax, name, functools.partial(stage, name)) for name in names]
     again = importlib.import_module("fnintern.staging.jit_again")

@@ -5,21 +5,20 @@ Knows no library: the modules beside it say what to replace. Never imports jax o
 
 from __future__ import annotations
 
-import functools
 import importlib
-import inspect
 import os
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import attrs
 
 from fnintern.counting.counts import Summary, summary
 from fnintern.interning.classes import subclass_of
 from fnintern.interning.decorator import By, intern_as, interner_of_kind
+from fnintern.running import around
 
 __all__ = ["Patch", "Site", "apply", "bare", "intern_attribute", "patch"]
 
@@ -173,28 +172,10 @@ class Patch:
                 self.revert()
 
     def __call__(self, function: F) -> F:
-        generators = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
-        if not callable(function) or isinstance(function, type) or generators:
-            raise TypeError(
-                f"a patch decorates a function, and is in force during each call of it; got "
-                f"{function!r}, which a `with` statement is for"
-            )
+        decorated = around(function, self._again)
         with self:  # this call is done; each one of the function applies the patch again
             pass
-        if inspect.iscoroutinefunction(function):
-
-            @functools.wraps(function)
-            async def patched(*args: Any, **kwargs: Any) -> Any:
-                with self._again():
-                    return await function(*args, **kwargs)
-        else:
-
-            @functools.wraps(function)
-            def patched(*args: Any, **kwargs: Any) -> Any:
-                with self._again():
-                    return function(*args, **kwargs)
-
-        return cast(F, patched)
+        return decorated
 
     def _again(self) -> Patch:
         return apply(self._what, self._sites[: self._given], self._made, self._imported)

@@ -48,7 +48,10 @@ def main(
     options = _parse(sys.argv[2:] if argv is None else list(argv), patches)
     for name in options.patch:
         patches[name]()
-    seen = retraces()
+    try:
+        seen = retraces()
+    except ImportError as error:
+        options.error(str(error))
     report = _at_exit(seen, options)
     # No `with`: the report is to see the threads that go on when the program's last line is done.
     seen.__enter__()

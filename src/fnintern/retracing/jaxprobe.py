@@ -13,13 +13,10 @@ those come from the public ``jax.monitoring``. Importing this module imports no 
 from __future__ import annotations
 
 import functools
-import importlib.machinery
-import importlib.util
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.abc import MetaPathFinder
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -39,7 +36,6 @@ __all__ = [
     "read_miss",
     "short",
     "tree_changes",
-    "when_imported",
 ]
 
 _REPORTER: Final = "test_event"
@@ -140,51 +136,6 @@ def _replace(module: ModuleType | None, name: str, old: Any, new: Any) -> Callab
         # Whoever replaced ours meanwhile calls it still, and would be undone with it.
         if getattr(module, name, None) is new:
             setattr(module, name, old)
-
-    return undo
-
-
-class _Finder(MetaPathFinder):
-    """Runs a callback right after one package has been imported, once."""
-
-    def __init__(self, name: str, callback: Callable[[], object]) -> None:
-        self._name = name
-        self._callback = callback
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is not None:
-
-            def exec_module(module: ModuleType) -> None:
-                del loader.exec_module
-                loader.exec_module(module)
-                self._callback()
-
-            loader.exec_module = exec_module
-        return spec
-
-
-def when_imported(name: str, callback: Callable[[], object]) -> Callable[[], None]:
-    """Call back now if a package is imported, else once it is. Returns what calls that off.
-
-    A script sets ``JAX_PLATFORMS`` before its own ``import jax``; importing it earlier, on the
-    script's behalf, would make that too late.
-    """
-    if name in sys.modules:
-        callback()
-        return lambda: None
-    finder = _Finder(name, callback)
-    sys.meta_path.insert(0, finder)
-
-    def undo() -> None:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
 
     return undo
 

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.libraries.importing import when_imported
+
 from . import jaxprobe
 from .causes import Cause, compiled_again, tell_apart
 from .described import Function, describe
@@ -131,7 +133,7 @@ class Recorder:
         self._running = True
         with lock:
             _active = (*_active, self)
-        self._call_off = jaxprobe.when_imported("jax", _hook)
+        self._call_off = when_imported("jax", _hook)
 
     def stop(self) -> None:
         """Follow no more, and let go of all that refers to the user's functions."""

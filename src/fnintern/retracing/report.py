@@ -20,15 +20,21 @@ from __future__ import annotations
 
 import itertools
 import linecache
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import attrs
+
+from fnintern.libraries.importing import check_installed
+from fnintern.running import around
 
 from .recorder import Recorder, Span, Tally, lock
 from .table import plain
 
 __all__ = ["Retrace", "Retraces", "Span", "retraces"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _EXAMPLES: Final = 3
 
@@ -100,6 +106,17 @@ class Retraces:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+    def __call__(self, function: F) -> F:
+        """As a decorator: makes a report for each call, the latest as ``function.retraces``."""
+
+        def begin() -> Retraces:
+            decorated.retraces = Retraces()  # type: ignore[attr-defined]
+            return decorated.retraces  # type: ignore[attr-defined,no-any-return]
+
+        decorated = around(function, begin)
+        decorated.retraces = self  # type: ignore[attr-defined]
+        return decorated
 
     def stop(self) -> None:
         """End the report, as the end of its block does. Once is enough, more do no harm."""
@@ -207,7 +224,11 @@ def retraces() -> Retraces:
     fresh: what was traced before it is known only where jax still holds the very function.
 
     Returns:
-        A context manager that gives a :class:`Retraces`.
+        A context manager that gives a :class:`Retraces`. As a decorator it makes one for each call
+        of the function; the latest is its attribute ``retraces``.
+
+    Raises:
+        ImportError: jax is not installed; the message says what to install.
 
     Example:
         >>> from fnintern import retraces
@@ -215,7 +236,13 @@ def retraces() -> Retraces:
         ...     pass
         >>> print(seen)
         no re-traces (0 first traces, 0 compilations)
+        >>> @retraces()
+        ... def train():
+        ...     pass
+        >>> train()
+        >>> train.retraces.assert_none()
     """
+    check_installed("retraces()", "jax")
     return Retraces()
 
 
