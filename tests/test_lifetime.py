@@ -232,21 +232,21 @@ class TestNoGarbage:
         assert alive(references) == []
 
     def test_L1_many_fresh_owners(self) -> None:
-        before = len(stores._registry)
+        before = len(stores.registry)
         wrap, references = make_class_factory(), []
         for i in range(1_000):
             owner = Plain(i)
             references += [weakref.ref(owner), weakref.ref(wrap(owner.method, 2.0))]
         del owner
         assert alive(references) == []
-        assert len(stores._registry) < before + 100
+        assert len(stores.registry) < before + 100
 
     def test_L1_nothing_is_left_in_the_module(self) -> None:
         gc.collect()
-        before = len(stores._registry), len(lifetime._fresh), len(lifetime._old)
+        before = len(stores.registry), len(lifetime._fresh), len(lifetime._old)
         self.test_L1_many_fresh_owners()
         gc.collect()
-        assert (len(stores._registry), len(lifetime._fresh), len(lifetime._old)) == before
+        assert (len(stores.registry), len(lifetime._fresh), len(lifetime._old)) == before
         assert lifetime._lent == []
 
 

@@ -16,10 +16,10 @@ from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle, reason_for
-from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Key, Marker, Unkeyable
+from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
 from fnintern.lifetime.building import build
 from fnintern.lifetime.entries import LOST, Entry
-from fnintern.lifetime.stores import Store, Token, registered, store_of
+from fnintern.lifetime.stores import Store, Token, registry, store_of
 
 __all__ = ["MISSING", "Interner"]
 
@@ -127,31 +127,37 @@ class Interner:
         return (type(other), other) if type(other) in ATOMIC else None
 
     def _hit_compound(self, function: Any, kind: type, other: Any) -> Any:
-        tokens: tuple[Any, ...]
+        target: Any
         if kind is _MethodType:
-            instance, code = function.__self__, function.__func__
-            targets = [instance, code]
-            tokens = (Marker.METHOD, id(instance), Marker.OBJECT, id(code))
-            store = registered(instance)
+            target, code = function.__self__, function.__func__
+            store: Any = registry.get(id(target))
+            if store is None or store.owner() is not target:
+                return None
+            mark, constant, entry = store.last
+            if mark is not self.mark or constant is not other or entry.refs[1]() is not code:
+                tokens = (Marker.METHOD, id(target), Marker.OBJECT, id(code))
+                entry = store.entries[self.mark, *tokens, *self._tokens_of(other)]
+                if not entry.matches([target, code]):
+                    return None
+                store.last = (self.mark, other, entry)
         else:
-            inner, args = function.func, function.args
-            if function.keywords or function.__dict__ or type(inner) is not _FunctionType:
+            target, args = function.func, function.args
+            if function.keywords or function.__dict__ or type(target) is not _FunctionType:
+                return None
+            store = function.func.__fnintern__
+            if store.owner() is not target:
                 return None
             constants: list[Any] = []
             for item in args:
                 if type(item) not in ATOMIC:
                     return None
                 constants += (type(item), item)
-            targets = [inner]
-            tokens = (kind, len(args), 0, Marker.CALLABLE, id(inner), *constants)
-            store = inner.__dict__[STORE_ATTRIBUTE]
-            if store.owner() is not inner:
+            entry = store.entries[
+                self.mark, kind, len(args), 0, Marker.CALLABLE, id(target), *constants,
+                *self._tokens_of(other),
+            ]  # fmt: skip
+            if entry.refs[0]() is not target:
                 return None
-        if store is None:
-            return None
-        entry = store.entries[self.mark, *tokens, *self._tokens_of(other)]
-        if not entry.matches(targets):
-            return None
         wrapper = entry.take()
         if wrapper is LOST:
             return None

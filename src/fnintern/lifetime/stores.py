@@ -21,7 +21,7 @@ from fnintern.keys.tokens import STORE_ATTRIBUTE, Key
 if TYPE_CHECKING:
     from fnintern.lifetime.entries import Entry
 
-__all__ = ["Store", "Token", "drop_copied_store", "owns", "registered", "store_of"]
+__all__ = ["Store", "Token", "drop_copied_store", "owns", "registry", "store_of"]
 
 _FunctionType: Final = types.FunctionType
 
@@ -111,7 +111,7 @@ class Store:
 
 
 #: Stores of what cannot carry one, under the id of the owner.
-_registry: dict[int, Store] = {}
+registry: dict[int, Store] = {}
 
 
 class _OwnerRef(weakref.ref[Any]):
@@ -129,7 +129,7 @@ class _OwnerRef(weakref.ref[Any]):
         super().__init__(owner, _drop_store)  # type: ignore[call-arg]
 
 
-def _drop_store(ref: weakref.ref[Any], registry: dict[int, Store] = _registry) -> None:
+def _drop_store(ref: weakref.ref[Any], registry: dict[int, Store] = registry) -> None:
     # The registry is a default, since at the end of the interpreter globals go before code does.
     number = ref.number  # type: ignore[attr-defined]
     store = registry.get(number)
@@ -161,7 +161,7 @@ def store_of(owner: Any) -> Store:
     """
     namespace: dict[Any, Any]
     key: Any
-    namespace, key = _registry, id(owner)
+    namespace, key = registry, id(owner)
     if type(owner) is _FunctionType:
         namespace, key = owner.__dict__, STORE_ATTRIBUTE
     store = namespace.get(key)
@@ -176,12 +176,6 @@ def store_of(owner: Any) -> Store:
                 namespace[key] = store = fresh
         del foreign
     return store
-
-
-def registered(owner: Any) -> Store | None:
-    """The store in the registry of what is no plain function, if there is one."""
-    store = _registry.get(id(owner))
-    return store if store is not None and owns(store, owner) else None
 
 
 def owns(store: Any, owner: Any) -> bool:
