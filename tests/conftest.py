@@ -19,6 +19,8 @@ from fnintern.patches import patching
 # A fault of fnintern is raised, and not counted as a bypass; in what tests start, too.
 os.environ["FNINTERN_STRICT"] = "1"
 
+#: Type-checked, and not run.
+collect_ignore = ["typing_user.py"]
 
 #: Cases of one test in the fast set.
 CASES = 2
@@ -33,6 +35,7 @@ FULL = {
     "test_lax_derivatives.py": ("test_a_thousand",),
     "test_lax_lifetime.py": ("test_L1_the_program_goes", "test_L3_programs"),
     "test_lax_results.py": ("test_any_call",),
+    "test_messages.py": ("test_without_jax",),
     "test_patch_flax.py": ("test_L1_thousand", "test_L1_compiled"),
     "test_persistent_cache.py": ("test_persistent_cache_second",),
     "test_read_sets.py": ("test_S1_S5_random",),
@@ -46,6 +49,7 @@ FULL = {
         "test_wrong", "test_marked", "test_marker_allows", "test_loading", "test_fixture",
     ),
     "test_retraces_training.py": ("test_jit_of", "test_following", "test_patch_flax"),
+    "test_typing.py": ("test_user_code",),
 }  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def test_demo_without_flax_names_the_extra(
     assert caught.value.code == 2
     error = capsys.readouterr().err
     assert "is not installed" in error
-    assert "pip install 'fnintern[flax]'" in error
+    assert "pip install 'flax>=0.12.6' 'jax>=0.10'" in error
 
 
 def test_command_line_hands_the_rest_on_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:

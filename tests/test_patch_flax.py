@@ -382,7 +382,7 @@ def test_flax_missing(block: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "patch_flax() needs flax" in done.stdout
     assert "could not be imported" in done.stdout
-    assert "pip install 'fnintern[flax]'" in done.stdout
+    assert "pip install 'flax>=0.12.6' 'jax>=0.10'" in done.stdout
 
 
 class Jitted(nnx.Module):  # type: ignore[misc]

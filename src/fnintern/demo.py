@@ -24,6 +24,8 @@ from typing import Any, Final
 
 import attrs
 
+from fnintern.libraries.missing import install
+
 __all__ = ["Measured", "Row", "main"]
 
 OPERATIONS: Final = ("nnx.cond", "nnx.switch")
@@ -344,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.exit(
                 2,
                 f"the demo needs flax and jax, and {name} is not installed. "
-                "Install both with: pip install 'fnintern[flax]'\n",
+                f"Install both with: {install('flax')}\n",
             )
     if options.half:
         print(json.dumps(_measure_all(options.half == "after", options.calls)))

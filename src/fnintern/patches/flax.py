@@ -17,6 +17,7 @@ from fnintern.interning.decorator import By
 from fnintern.interning.held import Handle, Operation
 from fnintern.keys.tokens import Key
 from fnintern.libraries.flax import flax_settings
+from fnintern.libraries.missing import missing
 from fnintern.patches.patching import Patch, Site, apply, intern_attribute
 
 __all__ = ["patch_flax"]
@@ -167,10 +168,7 @@ def patch_flax(*, by: By = "value") -> Patch:
     try:
         importlib.import_module("flax.nnx")
     except ImportError as error:
-        raise ImportError(
-            "patch_flax() needs flax, which could not be imported "
-            f"({error}). Install it with: pip install 'fnintern[flax]'"
-        ) from error
+        raise missing("patch_flax()", error, "flax") from error
     memo = _no_memo if by == "object" else _memo_of_a_call
     sites = [Site(_transforms(module), name, memo) for module, name in MEMOS]
     if by == "object":

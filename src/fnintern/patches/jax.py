@@ -7,6 +7,7 @@ import importlib
 import types
 from typing import Any
 
+from fnintern.libraries.missing import missing
 from fnintern.patches.patching import Patch, Site, apply
 
 __all__ = ["patch_jax"]
@@ -36,7 +37,10 @@ def patch_jax() -> Patch:
         ...     print(jax.lax.map.cache_info().misses)
         1
     """
-    operations = importlib.import_module("fnintern.staging.operations")
+    try:
+        operations = importlib.import_module("fnintern.staging.operations")
+    except ModuleNotFoundError as error:
+        raise missing("patch_jax()", error) from error
     table = operations.OPERATIONS
 
     @functools.cache

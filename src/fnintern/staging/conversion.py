@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 
 from fnintern.captures.freezing import Frozen
 from fnintern.keys import strict
-from fnintern.keys.reasons import CacheInfo, Obstacle
-from fnintern.keys.tokens import Marker, Unkeyable
+from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle
+from fnintern.keys.tokens import Marker
 from fnintern.libraries.settings import ambient_key
 from fnintern.lifetime.entries import Entry
 from fnintern.lifetime.stores import Token, store_of
@@ -73,6 +73,18 @@ class Conversion:
         self._programs = Token(MAXSIZE)
         self._hits = self._misses = self._bypassed = 0
 
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        """How a call would be converted, without making it."""
+        try:
+            call = Call(self, args, kwargs)
+            obstacle = self.why_not(call.frozen) if call.arguments.values else _NOTHING
+        except Exception as error:
+            obstacle = Obstacle.of(error)
+        if obstacle is not None:
+            return Explanation(self.name, interned=False, obstacles=(obstacle,))
+        keyed_by = "the value of all that its functions capture, and arrays are operands"
+        return Explanation(self.name, interned=True, keyed_by=keyed_by, converted=True)
+
     def run(
         self, unconverted: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -82,7 +94,7 @@ class Conversion:
             program, hit = self._find(call)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             strict.check(error)
-            return self._run_unconverted(unconverted, args, kwargs, _reason_for(error))
+            return self._run_unconverted(unconverted, args, kwargs, Obstacle.of(error))
         if program is None:
             return self._run_unconverted(unconverted, args, kwargs, _NOTHING)
         jitted = program.jitted  # another thread may find an obstacle meanwhile
@@ -100,7 +112,7 @@ class Conversion:
             # JAX words errors another way for what it has compiled already.
             if not (speaks_of_operands(error) if call.is_tracing else call.has_deleted_arrays()):
                 raise
-            reason = _reason_for(error)
+            reason = Obstacle.of(error)
             if call.is_tracing:
                 program.obstacle = reason
             result = _FAILED
@@ -198,10 +210,3 @@ _CHANGES: Final = Obstacle(
     f"what it reads was different in each of its last {MAX_UNUSED} calls or more",
     "pass what changes as an operand",
 )
-
-
-def _reason_for(error: BaseException) -> Obstacle:
-    if isinstance(error, Unkeyable):
-        return Obstacle.of(error)
-    lines = str(error).splitlines() or [""]
-    return Obstacle("f", "function", f"it failed ({type(error).__name__}: {lines[0]})")
