@@ -19,6 +19,8 @@ from fnintern.patches import patching
 # A fault of fnintern is raised, and not counted as a bypass; in what tests start, too.
 os.environ["FNINTERN_STRICT"] = "1"
 
+#: Type-checked, and not run.
+collect_ignore = ["typing_user.py"]
 
 #: Cases of one test in the fast set.
 CASES = 2
@@ -37,6 +39,7 @@ FULL = {
     "test_patch_all_pytest.py": ("test_option", "test_without"),
     "test_patch_all.py": ("test_jax_and_flax", "test_jax_is", "test_nothing_is", "test_no_backend",
         "test_without"),
+    "test_messages.py": ("test_without_jax",),
     "test_patch_flax.py": ("test_L1_thousand", "test_L1_compiled"),
     "test_persistent_cache.py": ("test_persistent_cache_second",),
     "test_read_sets.py": ("test_S1_S5_random",),
@@ -54,6 +57,7 @@ FULL = {
         "test_wrong", "test_multi", "test_ctrl_c", "test_the_program", "test_summary",
     ),
     "test_retraces_training.py": ("test_jit_of", "test_following", "test_patch_flax"),
+    "test_typing.py": ("test_user_code",),
 }  # fmt: skip
 
 

@@ -594,7 +594,7 @@ class TestExplain:
             deep = (deep,)
         assert type(wrap(deep)) is list
         assert wrap.cache_info().bypassed == 1
-        assert "keying failed: RecursionError" in str(wrap.explain(deep))
+        assert "reading it failed (RecursionError: " in str(wrap.explain(deep))
         while deep:  # freeing it at once would recurse in C
             (deep,) = deep
 

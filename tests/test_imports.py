@@ -42,12 +42,29 @@ def test_the_check_can_fail(module: str) -> None:
     assert f"'{module}'" in done.stderr
 
 
+#: What a command, a report or a call by value under jax needs, and ``import fnintern`` does not.
+LATE = {
+    "argparse", "fnintern.__main__", "fnintern.demo", "fnintern.explaining", "fnintern.retracing",
+    "fnintern.staging", "html", "importlib.metadata", "json", "random", "subprocess", "tempfile",
+}  # fmt: skip
+
+
+def test_nothing_is_imported_that_only_a_command_needs() -> None:
+    program = "import fnintern, sys; print(*sys.modules)"
+    before = set(run("import sys; print(*sys.modules)").stdout.split())
+    found = set(run(program).stdout.split()) - before
+    assert found & LATE == set()
+    assert "attrs" in found
+    late = run(f"import fnintern, fnintern.__main__; fnintern.explain; {program}")
+    assert {"argparse", "fnintern.explaining"} <= set(late.stdout.split())
+
+
 def test_public_names() -> None:
     """``dir(fnintern)`` shows what the page of the reference has, and no module but ``lax``."""
     program = "import fnintern; print(*dir(fnintern))"
     assert set(run(program).stdout.split()) == {
-        "CacheInfo", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch", "Retrace",
-        "RetraceWarning", "Retraces", "Summary", "__all__", "__version__", "cache_clear",
+        "CacheInfo", "Cached", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch",
+        "Retrace", "RetraceWarning", "Retraces", "Summary", "__all__", "__version__", "cache_clear",
         "cache_info", "explain", "interned", "jit", "keyed", "lax", "patch", "patch_all",
         "patch_flax", "patch_jax", "retraces", "staged", "stateless", "summary",
     }  # fmt: skip

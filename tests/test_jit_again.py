@@ -364,7 +364,7 @@ def test_a_ref_that_is_only_written_to(where: str, patched: Any) -> None:
         ref = jax.new_ref(X * 0.0)
 
         def write(x: Any) -> Any:
-            ref[...] = x + 1.0  # noqa: B023
+            ref[...] = x + 1.0
             return x
 
         jax.jit(write if where == "closure" else Holder(ref).write)(X * i)
@@ -379,4 +379,4 @@ def test_static_argnums_zero(patched: Any) -> None:
             return f(x)
 
         for k in (i, i + 1):
-            np.testing.assert_array_equal(call(lambda x: x * k, X), X * k)  # noqa: B023
+            np.testing.assert_array_equal(call(lambda x: x * k, X), X * k)

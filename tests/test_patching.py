@@ -95,7 +95,7 @@ class TestPatch:
 
     def test_not_callable(self, library: Any) -> None:
         library.number = 3
-        with pytest.raises(TypeError, match="got 3 of type int"):
+        with pytest.raises(TypeError, match=r"library\.number is 3 of type int"):
             fnintern.patch(library, "number")
         assert library.number == 3
 

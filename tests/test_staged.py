@@ -61,7 +61,7 @@ class TestFace:
             assert float(solver.run(lambda x: x * w, 1.0)) == 1 - 0.5 * float(w)
         solver.rate = 0.25
         assert float(solver.run(lambda x: x * W, 1.0)) == 0.5
-        info = Solver.run.cache_info()  # type: ignore[attr-defined]
+        info = Solver.run.cache_info()
         assert (info.misses, info.hits) == (2, 1)
 
     def test_counts(self) -> None:
@@ -128,7 +128,7 @@ class TestArguments:
             assert call(np.dtype("float16"), None).dtype == jnp.float16
             assert list(call("int8", "name")) == ["name"]
             assert list(call("int8", "other")) == ["other"]
-        info = cast.cache_info()  # type: ignore[attr-defined]
+        info = cast.cache_info()
         assert (info.hits, info.misses, info.bypassed) == (4, 4, 0)
 
     def test_scalars_stay_weakly_typed(self) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+import fnintern
 from fnintern.patches.everything import LIBRARIES, apply_all
 
 __all__ = ["main"]
@@ -25,6 +26,13 @@ COMMANDS: Final = {
 }
 
 
+class _Version(argparse.Action):
+    """Reads the version when it is asked for: that takes as long as importing fnintern."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.exit(message=f"fnintern {fnintern.__version__}\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -35,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="\n".join(f"  {name:10}{what}" for name, (_, what) in COMMANDS.items()),
     )
     parser.add_argument("command", choices=COMMANDS, help="add --help after it for its options")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     name = parser.parse_args(arguments[:1]).command
     command = importlib.import_module(COMMANDS[name][0]).main
     if name == "retraces":

@@ -26,11 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    """All else of ``jax.lax`` is what it is there."""
-    return getattr(jax.lax, name)
-
-
 if TYPE_CHECKING:
     from jax.lax import *  # noqa: F403
     from jax.lax import cond as cond
@@ -43,5 +38,10 @@ if TYPE_CHECKING:
     from jax.lax import switch as switch
     from jax.lax import while_loop as while_loop
 else:
+
+    def __getattr__(name: str) -> Any:
+        """All else of ``jax.lax`` is what it is there."""
+        return getattr(jax.lax, name)
+
     for _name in OPERATIONS:
         globals()[_name] = operation(_name)

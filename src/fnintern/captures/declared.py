@@ -66,7 +66,7 @@ def keyed(type: type[T], key: Callable[[T], Any]) -> None:
             law I3. Immutable or not, what it returns is read completely.
 
     Raises:
-        TypeError: ``type`` is not a class, or ``key`` is not callable.
+        TypeError: ``type`` is no class, or a builtin one; or ``key`` is not callable.
 
     Example:
         >>> import fnintern
@@ -76,9 +76,20 @@ def keyed(type: type[T], key: Callable[[T], Any]) -> None:
         >>> fnintern.keyed(Tokenizer, lambda tokenizer: tokenizer.name)
     """
     if not isinstance(type, _type):
-        raise TypeError(f"keyed expects a class, got {type!r}")
+        raise TypeError(
+            f"keyed expects a class, got {type!r} of type {_type(type).__qualname__}; "
+            f"for one object there is fnintern.stateless"
+        )
+    if type.__module__ == "builtins":
+        raise TypeError(
+            f"keyed cannot say when two values of the builtin {type.__qualname__} are the same: "
+            f"that is fixed (law I3); declare a class of your own"
+        )
     if not callable(key):
-        raise TypeError(f"keyed expects a function of an instance as key, got {key!r}")
+        raise TypeError(
+            f"keyed expects a function of an instance as key, got {key!r} of type "
+            f"{_type(key).__qualname__}; give it one, such as lambda x: x.name"
+        )
     _keys[type] = key
 
 

@@ -11,7 +11,15 @@ from typing import Any, ClassVar, Final
 from fnintern.captures.code import CodeFacts
 from fnintern.captures.reading import ReadClass, ReadObject
 from fnintern.keys.objects import importable
-from fnintern.keys.tokens import ATOMIC, Identity, Marker, Refused
+from fnintern.keys.tokens import (
+    ATOMIC,
+    DECLARE,
+    NO_REFERENCE,
+    Identity,
+    Marker,
+    Refused,
+    weakref_remedy,
+)
 
 __all__ = [
     "EMPTY",
@@ -139,7 +147,8 @@ class Walk:
             weakref.ref(value)
         except TypeError:
             if not importable(value):
-                raise Refused(path, value, "it takes no weak reference") from None
+                remedy = weakref_remedy(value) or DECLARE
+                raise Refused(path, value, NO_REFERENCE, remedy) from None
             self.tokens += (marker, Identity(value))  # its module keeps it alive anyway
         else:
             self.tokens += (marker, id(value))

@@ -16,7 +16,7 @@ from fnintern.keys import strict
 from fnintern.keys.arguments import key_of, walk
 from fnintern.keys.binding import Binder
 from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle, reason_for
-from fnintern.keys.tokens import ATOMIC, Key, Marker, Unkeyable
+from fnintern.keys.tokens import ATOMIC, Key, Marker
 from fnintern.lifetime.building import build
 from fnintern.lifetime.entries import LOST, Entry
 from fnintern.lifetime.stores import Store, Token, registry, store_of
@@ -280,10 +280,9 @@ class Interner:
         name, bound = self._bound(args, kwargs)
         try:
             key_of(zip(*bound, strict=True))
-        except Unkeyable as error:
-            return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
         except Exception as error:  # of an argument's own code, or too deep a recursion
-            obstacle = Obstacle("arguments", "tuple", f"keying failed: {type(error).__name__}")
+            strict.check(error)
+            obstacle = Obstacle.of(error, "arguments", "tuple")
             return Explanation(name, interned=False, obstacles=(obstacle,))
         return Explanation(name, interned=True, keyed_by="the identity of the callables")
 

@@ -152,8 +152,10 @@ class ValueInterner(Interner):
         name, bound = self._bound(args, kwargs)
         try:
             frozen = self._placed(*bound)[1]
-        except Unkeyable as error:
-            return Explanation(name, interned=False, obstacles=(Obstacle.of(error),))
+        except Exception as error:  # of an argument's own code, too
+            strict.check(error)
+            obstacle = Obstacle.of(error, "arguments", "tuple")
+            return Explanation(name, interned=False, obstacles=(obstacle,))
         return Explanation(name, interned=True, keyed_by=frozen.keyed_by())
 
 

@@ -6,42 +6,48 @@ The public face of :mod:`fnintern.interning.by_object`. Never imports jax or fla
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 
 from fnintern.interning.by_object import MISSING, Interner
 from fnintern.interning.by_value import ValueInterner
-from fnintern.interning.classes import INTERNER, given, hit_as_given, intern_class, interner_of
-from fnintern.keys.reasons import CacheInfo, Explanation
+from fnintern.interning.classes import (
+    INTERNER,
+    InternedMeta,
+    given,
+    hit_as_given,
+    intern_class,
+    interner_of,
+)
+from fnintern.keys.reasons import Cached, CacheInfo, Explanation
 from fnintern.keys.tokens import STORE_ATTRIBUTE
 
-__all__ = ["By", "InternedFunction", "cache_clear", "cache_info", "intern_as", "interned"]
+__all__ = ["By", "Cache", "cache_clear", "cache_info", "cache_of", "intern_as", "interned"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 T = TypeVar("T")
 
 
-class InternedFunction(Protocol, Generic[P, R]):
-    """A function or other callable decorated by :func:`interned`."""
+class Cache(Protocol):
+    """What counts the calls of one factory."""
 
-    __wrapped__: Callable[..., Any]
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def cache_info(self) -> CacheInfo:
-        """The counts; see :class:`CacheInfo`."""
-        ...
-
-    def cache_clear(self) -> None:
-        """Forgets all wrappers and sets the counts to 0."""
-        ...
-
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
-        """How this call would be keyed, without making it."""
-        ...
+    def cache_info(self) -> CacheInfo: ...
+    def cache_clear(self) -> None: ...
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation: ...
 
 
-def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunction[P, R]:
+class Decorator(Protocol):
+    """:func:`interned` with its options."""
+
+    @overload
+    def __call__(self, factory: type[T], /) -> type[T]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, factory: Callable[P, R], /) -> Cached[P, R]: ...
+
+
+def _intern_function(factory: Callable[P, R], pattern: Interner) -> Cached[P, R]:
     interner = pattern.like(factory)
     hit, find = interner.hit, interner.find
 
@@ -66,10 +72,17 @@ def _intern_function(factory: Callable[P, R], pattern: Interner) -> InternedFunc
         ("explain", lambda *args, **kwargs: interner.explain(args, kwargs)),
     ):
         setattr(interned_factory, name, value)
-    return cast("InternedFunction[P, R]", interned_factory)
+    return cast("Cached[P, R]", interned_factory)
 
 
 By = Literal["object", "value"]
+
+#: What a function makes that can be gone through once, and how such a function is told.
+_USED_ONCE: Final = (
+    ("a generator", inspect.isgeneratorfunction),
+    ("an asynchronous generator", inspect.isasyncgenfunction),
+    ("a coroutine", inspect.iscoroutinefunction),
+)
 
 
 @overload
@@ -79,11 +92,9 @@ def interned(  # type: ignore[overload-overlap]
 @overload
 def interned(
     factory: Callable[P, R], /, *, by: By = ..., maxsize: int | None = ...
-) -> InternedFunction[P, R]: ...
+) -> Cached[P, R]: ...
 @overload
-def interned(
-    factory: None = None, /, *, by: By = ..., maxsize: int | None = ...
-) -> Callable[[Callable[P, R]], InternedFunction[P, R]]: ...
+def interned(factory: None = None, /, *, by: By = ..., maxsize: int | None = ...) -> Decorator: ...
 def interned(factory: Any = None, /, *, by: By = "object", maxsize: int | None = 128) -> Any:
     """Makes a factory return the same object for the same arguments.
 
@@ -143,6 +154,13 @@ def intern_as(factory: Any, pattern: Interner) -> Any:
     """``interned`` with an interner like ``pattern``."""
     if isinstance(factory, type):
         return intern_class(factory, pattern)
+    for made, is_one in _USED_ONCE:
+        if is_one(factory):
+            raise TypeError(
+                f"interned cannot be used on {factory!r}, which makes {made}: its second caller "
+                f"would get the one that the first has used up. Return a list, a tuple or a "
+                f"function instead"
+            )
     if not callable(factory):
         raise TypeError(
             f"interned expects a function, a class or another callable, got {factory!r} of type "
@@ -151,17 +169,24 @@ def intern_as(factory: Any, pattern: Interner) -> Any:
     return _intern_function(factory, pattern)
 
 
+def cache_of(factory: Any) -> Cache:
+    """The cache of what :func:`interned`, ``staged`` or ``jit`` has made."""
+    found = None if isinstance(factory, InternedMeta) else getattr(factory, INTERNER, None)
+    return interner_of(factory) if found is None else cast(Cache, found)
+
+
 def cache_info(factory: Callable[..., Any]) -> CacheInfo:
-    """The counts of a decorated factory, also of a class that uses the name itself.
+    """The counts of a factory; for a class, whose own methods a type checker sees alone.
 
     Args:
-        factory: a function or class decorated by :func:`interned`.
+        factory: what :func:`interned`, ``staged`` or ``jit`` has made, or an operation of
+            ``fnintern.lax``.
 
     Returns:
         The counts since it was decorated or cleared.
 
     Raises:
-        TypeError: ``factory`` is not decorated.
+        TypeError: ``factory`` is none of these.
 
     Example:
         >>> import fnintern
@@ -171,14 +196,14 @@ def cache_info(factory: Callable[..., Any]) -> CacheInfo:
         >>> fnintern.cache_info(Wrapper).currsize
         0
     """
-    return interner_of(factory).cache_info()
+    return cache_of(factory).cache_info()
 
 
 def cache_clear(factory: Callable[..., Any]) -> None:
     """Forgets all wrappers of a decorated factory, and sets its counts to 0.
 
     Args:
-        factory: a function or class decorated by :func:`interned`.
+        factory: as for :func:`cache_info`.
 
     Raises:
         TypeError: ``factory`` is not decorated.
@@ -191,4 +216,4 @@ def cache_clear(factory: Callable[..., Any]) -> None:
         >>> wrap(abs) is first
         False
     """
-    interner_of(factory).cache_clear()
+    cache_of(factory).cache_clear()

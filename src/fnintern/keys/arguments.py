@@ -23,7 +23,16 @@ import attrs
 
 from fnintern.keys.callables import is_bound_method, is_function_like, is_partial
 from fnintern.keys.objects import importable
-from fnintern.keys.tokens import ATOMIC, STORE_ATTRIBUTE, Identity, Key, Marker, Unkeyable
+from fnintern.keys.tokens import (
+    ATOMIC,
+    NO_REFERENCE,
+    STORE_ATTRIBUTE,
+    Identity,
+    Key,
+    Marker,
+    Unkeyable,
+    weakref_remedy,
+)
 
 __all__ = ["key_of", "rebuild", "walk"]
 
@@ -82,7 +91,8 @@ class _Walk:
         except TypeError:
             # A ufunc takes no weak reference, and its module keeps it alive.
             if not importable(value):
-                raise Unkeyable(path, value, "it takes no weak reference") from None
+                remedy = weakref_remedy(value)
+                raise Unkeyable(path, value, NO_REFERENCE, remedy) from None
             self.tokens += (Marker.CALLABLE, Identity(value))
         else:
             self._target(Marker.CALLABLE, value)
@@ -92,7 +102,8 @@ class _Walk:
             try:
                 weakref.ref(part)
             except TypeError:
-                raise Unkeyable(f"{path}.{name}", part, "it takes no weak reference") from None
+                remedy = weakref_remedy(part)
+                raise Unkeyable(f"{path}.{name}", part, NO_REFERENCE, remedy) from None
         self._target(Marker.METHOD, value.__self__)
         self._target(Marker.OBJECT, value.__func__)
 

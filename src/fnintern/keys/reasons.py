@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+
 import attrs
 
 from fnintern.keys.tokens import Unkeyable
 
-__all__ = ["CacheInfo", "Capture", "Explanation", "Obstacle", "reason_for"]
+__all__ = ["CacheInfo", "Cached", "Capture", "Explanation", "Obstacle", "reason_for"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
 
 
 def _a(type_name: str) -> str:
@@ -30,8 +38,12 @@ class Obstacle:
     remedy: str = ""
 
     @classmethod
-    def of(cls, error: Unkeyable) -> Obstacle:
-        return cls(error.path, error.type_name, error.reason, getattr(error, "remedy", ""))
+    def of(cls, error: BaseException, path: str = "f", type_name: str = "function") -> Obstacle:
+        """What has been refused, or what code of an argument's own has raised."""
+        if isinstance(error, Unkeyable):
+            return cls(error.path, error.type_name, error.reason, error.remedy)
+        line = (str(error).splitlines() or [""])[0]
+        return cls(path, type_name, f"reading it failed ({type(error).__name__}: {line})")
 
     def __str__(self) -> str:
         text = f"{self.path} is {_a(self.type_name)}: {self.reason}"
@@ -80,6 +92,7 @@ class Explanation:
         unconverted: why they run it as it is, where a trace has shown that.
         unread: attributes of the objects that the callable sees which no code reached reads, each
             by its path; a change of one is no change of the callable.
+        note: what else there is to know, or an empty string.
     """
 
     subject: str
@@ -90,6 +103,7 @@ class Explanation:
     converted: bool = False
     unconverted: Obstacle | None = None
     unread: tuple[str, ...] = ()
+    note: str = ""
 
     def __str__(self) -> str:
         if self.interned:
@@ -104,6 +118,8 @@ class Explanation:
                 lines.append("  staged operations convert it all the same: its state is an operand")
         if self.unconverted is not None:
             lines.append(f"  staged operations run it as it is: {self.unconverted}")
+        if self.note:
+            lines.append(f"  {self.note}")
         return "\n".join(lines)
 
 
@@ -124,3 +140,35 @@ class CacheInfo:
     bypassed: int
     currsize: int
     maxsize: int | None
+
+
+class Cached(Protocol[P, R]):
+    """A callable whose results or programs fnintern keeps; what its decorators return.
+
+    It is called as what it was made of. For type checkers alone: nothing is an instance of it.
+    """
+
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __get__(self, instance: None, owner: Any = None, /) -> Self: ...
+    @overload
+    def __get__(
+        self: Cached[Concatenate[Any, Q], S], instance: object, owner: Any = None, /
+    ) -> Cached[Q, S]: ...
+
+    def cache_info(self) -> CacheInfo:
+        """The counts; see :class:`CacheInfo`."""
+        ...
+
+    def cache_clear(self) -> None:
+        """Forgets all wrappers or programs, and sets the counts to 0."""
+        ...
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """How this call would be keyed, without making it."""
+        ...

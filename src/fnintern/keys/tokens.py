@@ -8,12 +8,14 @@ from typing import Any, Final
 __all__ = [
     "ATOMIC",
     "DECLARE",
+    "NO_REFERENCE",
     "STORE_ATTRIBUTE",
     "Identity",
     "Key",
     "Marker",
     "Refused",
     "Unkeyable",
+    "weakref_remedy",
 ]
 
 Key = tuple[Any, ...]
@@ -62,21 +64,29 @@ class Unkeyable(Exception):
         path: where the value sits, as Python would spell it (``f.args[0]``).
         type_name: the type of the value. The value itself is not kept.
         reason: what stands in the way.
+        remedy: what usually helps, or an empty string.
     """
 
-    def __init__(self, path: str, value: object, reason: str) -> None:
+    def __init__(self, path: str, value: object, reason: str, remedy: str = "") -> None:
         self.path = path
         self.type_name = type(value).__qualname__
         self.reason = reason
+        self.remedy = remedy
         super().__init__(f"{path} is a {self.type_name}: {reason}")
 
 
+NO_REFERENCE: Final = "it takes no weak reference"
 DECLARE: Final = "pass it as an operand, or declare it with fnintern.keyed or fnintern.stateless"
+
+
+def weakref_remedy(value: object) -> str:
+    """What lets a value take weak references, where its class can be made to."""
+    slotted = any("__slots__" in vars(kind) for kind in type(value).__mro__)
+    return f'add "__weakref__" to the __slots__ of {type(value).__qualname__}' if slotted else ""
 
 
 class Refused(Unkeyable):
     """A capture that cannot be split into key and leaves (S2)."""
 
     def __init__(self, path: str, value: object, reason: str, remedy: str = DECLARE) -> None:
-        super().__init__(path, value, reason)
-        self.remedy = remedy
+        super().__init__(path, value, reason, remedy)

@@ -305,7 +305,8 @@ def patch(module: types.ModuleType | str, name: str, *, by: By = "value") -> Pat
 
     Raises:
         AttributeError: the module has no such attribute; nothing is changed.
-        TypeError: the attribute is not callable, or is a class that cannot be interned.
+        TypeError: ``module`` is neither a module nor a name; the attribute is not callable, or is a
+            class that cannot be interned.
 
     Example:
         >>> import types, fnintern
@@ -319,10 +320,21 @@ def patch(module: types.ModuleType | str, name: str, *, by: By = "value") -> Pat
     """
     if isinstance(module, str):
         module = importlib.import_module(module)
+    if not isinstance(module, types.ModuleType):
+        raise TypeError(
+            f"patch expects a module or its name, got {module!r} of type "
+            f"{type(module).__qualname__}; to patch several names, call it for each"
+        )
     if not hasattr(module, name):
         raise AttributeError(
             f"module {module.__name__!r} has no attribute {name!r} to patch; name the module "
             f"whose code looks the wrapper up, and the wrapper's name there"
+        )
+    found = getattr(module, name)
+    if not callable(found):
+        raise TypeError(
+            f"patch expects the name of a function or class that makes a wrapper, and "
+            f"{module.__name__}.{name} is {found!r} of type {type(found).__qualname__}"
         )
     site = Site(module, name, intern_attribute(by))
     return apply(("patch", module.__name__, name, by), [site])

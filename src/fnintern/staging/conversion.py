@@ -19,7 +19,7 @@ from fnintern.counting.counts import Counts
 from fnintern.counting.lines import functions_in, missed
 from fnintern.keys import strict
 from fnintern.keys.callables import is_partial
-from fnintern.keys.reasons import CacheInfo, Obstacle, reason_for
+from fnintern.keys.reasons import CacheInfo, Explanation, Obstacle, reason_for
 from fnintern.keys.tokens import Marker
 from fnintern.libraries.settings import ambient_key
 from fnintern.lifetime.entries import Entry
@@ -87,6 +87,18 @@ class Conversion:
         """Forgets all programs, and what was found unfit for conversion."""
         self._programs = Token(MAXSIZE)
         self.counts = self.counts.again()
+
+    def explain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        """How a call would be converted, without making it."""
+        try:
+            call = Call(self, args, kwargs)
+            obstacle = self.why_not(call.frozen) if call.arguments.values else _NOTHING
+        except Exception as error:
+            obstacle = Obstacle.of(error)
+        if obstacle is not None:
+            return Explanation(self.name, interned=False, obstacles=(obstacle,))
+        keyed_by = "the value of all that its functions capture, and arrays are operands"
+        return Explanation(self.name, interned=True, keyed_by=keyed_by, converted=True)
 
     def run(
         self,

@@ -10,14 +10,14 @@ import inspect
 import pkgutil
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 import jax
 
 from fnintern.captures.declared import keyed
 from fnintern.captures.freezing import freeze
 from fnintern.keys.objects import importable
-from fnintern.keys.reasons import CacheInfo
+from fnintern.keys.reasons import Cached, CacheInfo
 from fnintern.keys.tokens import Identity, Key
 from fnintern.staging.arguments import Arguments, Parameters
 from fnintern.staging.conversion import Conversion
@@ -28,6 +28,29 @@ from fnintern.staging.traces import HandsThrough, Plain, PlainTrace
 __all__ = ["Jitted", "conversion_for", "jit", "static_places"]
 
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class JittedFunction(Cached[P, R], Protocol[P, R]):
+    """What :func:`jit` returns, for type checkers: a :class:`Cached` function of ``jax.jit``."""
+
+    def lower(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Lowered: ...
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> jax.stages.Traced: ...
+    def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def clear_cache(self) -> None: ...
+
+
+class JitDecorator(Protocol):
+    """:func:`jit` with its options."""
+
+    def __call__(self, fun: Callable[P, R], /) -> JittedFunction[P, R]: ...
+
+
+@overload
+def jit(fun: Callable[P, R], /, **options: Any) -> JittedFunction[P, R]: ...
+@overload
+def jit(fun: None = None, /, **options: Any) -> JitDecorator: ...
 def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """``jax.jit`` for functions that are made again at each call: they share one program.
 
@@ -56,6 +79,8 @@ def jit(fun: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """
     if fun is None:
         return functools.partial(jit, **options)
+    if not callable(fun):
+        raise TypeError(f"jit expects a function, got {fun!r} of type {type(fun).__qualname__}")
     return Jitted(fun, options)
 
 

@@ -11,10 +11,10 @@ import pkgutil
 import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from fnintern.captures.declared import keyed
-from fnintern.keys.reasons import CacheInfo
+from fnintern.keys.reasons import Cached, CacheInfo, Explanation
 from fnintern.keys.tokens import Identity
 from fnintern.staging.arguments import Parameters
 from fnintern.staging.conversion import Conversion
@@ -23,10 +23,11 @@ from fnintern.staging.traces import HandsThrough, Plain, traced_operation, trace
 
 __all__ = ["Staged", "staged"]
 
-Op = TypeVar("Op", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def staged(op: Op, *, static_argnames: str | Sequence[str] = ()) -> Op:
+def staged(op: Callable[P, R], *, static_argnames: str | Sequence[str] = ()) -> Cached[P, R]:
     """Makes a higher-order function compile once for what its functions are.
 
     Args:
@@ -38,10 +39,10 @@ def staged(op: Op, *, static_argnames: str | Sequence[str] = ()) -> Op:
         The same function, for eager calls: functions among the arguments (also in containers, in
         partials and bound) are compared by value, the arrays that they capture are passed to a
         jitted function at each call, and so is every other argument. It has ``cache_info()``,
-        ``cache_clear()`` and ``__wrapped__``. Inside ``jit``, and in a mode such as
-        ``jax.disable_jit()``, it calls ``op``; and so it does where a function sees what cannot be
-        carried across, or changes it (``fnintern.explain`` says what), or needs a captured array
-        as a Python value.
+        ``cache_clear()``, ``explain(...)`` and ``__wrapped__``. Inside ``jit``, and in a mode such
+        as ``jax.disable_jit()``, it calls ``op``; and so it does where a function sees what cannot
+        be carried across, or changes it (``fnintern.explain`` says what), or needs a captured
+        array as a Python value.
 
     Raises:
         TypeError: ``op`` is not callable.
@@ -58,9 +59,12 @@ def staged(op: Op, *, static_argnames: str | Sequence[str] = ()) -> Op:
         CacheInfo(hits=1, misses=1, bypassed=0, currsize=1, maxsize=128)
     """
     if not callable(op):
-        raise TypeError(f"staged expects a function of functions, got {op!r}")
+        raise TypeError(
+            f"staged expects a function of functions, such as jax.lax.scan, got {op!r} of type "
+            f"{type(op).__qualname__}"
+        )
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return cast(Op, Staged(op, names))
+    return cast("Cached[P, R]", Staged(op, names))
 
 
 class Staged:
@@ -105,6 +109,10 @@ class Staged:
         )
 
     def __repr__(self) -> str:
+        for module in ("jax.lax", self.__module__):
+            found = getattr(sys.modules.get(module), self.__qualname__, None)
+            if found is self or found is self.__wrapped__:
+                return f"<staged {module}.{self.__qualname__}>"
         return f"<staged {self.__wrapped__!r}>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -136,6 +144,14 @@ class Staged:
         """Forgets all programs, and what was found unfit for conversion."""
         self._conversion.cache_clear()
 
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """How this call would be converted, without making it."""
+        return self._conversion.explain(args, kwargs)
+
+    @property
+    def __fnintern_interner__(self) -> Conversion:  # for fnintern.cache_info
+        return self._conversion
+
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         op = self.__wrapped__
         # What computes nothing may be asked inside of a trace, too.
@@ -153,7 +169,13 @@ def _places(op: Callable[..., Any], names: tuple[str, ...]) -> frozenset[int | s
     """Parameters by name, and by position where they may be given so."""
     if not names:
         return frozenset()
-    parameters = list(inspect.signature(op).parameters.values())
+    try:
+        parameters = list(inspect.signature(op).parameters.values())
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"static_argnames={names!r} needs the names of the parameters of {op!r}, which Python "
+            f"does not know; wrap it in a function that names them"
+        ) from None
     known = [parameter.name for parameter in parameters]
     for name in names:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in parameters):
