@@ -6,7 +6,7 @@ Nothing of what was read is kept: a part is remembered by a hash (S3).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -16,6 +16,10 @@ from fnintern.captures.walk import References
 from fnintern.keys.tokens import Unkeyable
 
 __all__ = ["Part", "changed", "parts_of"]
+
+
+#: Of a path, the end is shown.
+_MAX_PATH: Final = 80
 
 
 @attrs.frozen
@@ -89,4 +93,8 @@ def changed(before: dict[str, Part], after: dict[str, Part]) -> list[str]:
     }
     # A function that was made again differs for what it sees.
     values = {path: part for path, part in inner.items() if not part.is_callable}
-    return [f"{path} ({part.type_name})" for path, part in (values or inner).items()]
+    return [f"{_short(path)} ({part.type_name})" for path, part in (values or inner).items()]
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _MAX_PATH else f"…{path[-_MAX_PATH:]}"

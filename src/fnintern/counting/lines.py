@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import types
 import warnings
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -36,14 +35,12 @@ class RetraceWarning(UserWarning):
 
 
 class _Line:
-    __slots__ = ("count", "functions", "parts")
+    __slots__ = ("count", "parts")
 
     def __init__(self) -> None:
         #: Misses in a row.
         self.count = 0
-        #: The functions of the last call.
-        self.functions: tuple[Any, ...] = ()
-        #: What those of the call before the warning saw.
+        #: What the functions of the call before the warning saw.
         self.parts: dict[str, Part] = {}
 
 
@@ -74,13 +71,12 @@ def missed(
     reason: Obstacle | None,
     most: int | None = None,
 ) -> None:
-    """Notes that a call found nothing to share, for the line that made it.
+    """Notes that a call had JAX trace, for the line that made it.
 
     Args:
         operation: its name.
         functions: those of the call.
-        reason: why the call was made as without fnintern, if it was. JAX finds the functions again
-            then if they are the same objects.
+        reason: why the call was made as without fnintern, if it was.
         most: how many calls in a row at most have found nothing, if that is known.
 
     Raises:
@@ -96,9 +92,6 @@ def missed(
         line = _lines.setdefault(key, _Line())
     if line.count >= MANY:
         return
-    before, line.functions = line.functions, tuple(map(_reference, functions))
-    if reason is not None and line.functions == before:
-        return
     line.count += 1
     if most is not None:
         line.count = min(line.count, most)
@@ -108,7 +101,7 @@ def missed(
     if line.count < MANY:
         return
     differ = changed(earlier, line.parts)
-    line.parts, line.functions = {}, ()
+    line.parts = {}
     if differ:
         what = ", ".join(differ[:3]) + " and more" * (len(differ) > 3)
         why = f"another value of {what} at each call; pass what changes as an argument"
@@ -134,23 +127,3 @@ def functions_in(arguments: Iterable[Any]) -> list[Any]:
         parts = argument if type(argument) in (list, tuple) else (argument,)
         found += [part for part in parts if callable(part)]
     return found
-
-
-def _reference(function: Any) -> Any:
-    """What is equal for two functions that are one to JAX, and keeps none alive."""
-    if isinstance(function, types.MethodType):
-        return "method", _reference(function.__self__), _reference(function.__func__)
-    try:
-        return _Same(function)
-    except TypeError:
-        return object()
-
-
-class _Same(weakref.ref[Any]):
-    """A weak reference that is equal to one of the same object, and runs no code of it."""
-
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self() is not None and self() is other()

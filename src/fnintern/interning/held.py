@@ -86,13 +86,13 @@ class Operation:
             placed = place(self._token.mark, self._context(), lambda: options, frozen)
         except Exception as error:  # refused, or code of the user's that reading ran into failed
             strict.check(error)
-            self._bypass(function, reason_for(error))
+            self.counts.bypass(reason_for(error))
             return None
         if _holds_objects(operands):
-            self._bypass(function, _HELD_BY_JAX)
+            self.counts.bypass(_HELD_BY_JAX)
             return None
         if options.owner is not None or options.leaves:
-            self._bypass(function, _HELD_BY_RESULT)
+            self.counts.bypass(_HELD_BY_RESULT)
             return None
         key, targets, owner = placed
         store = store_of(owner) if owner is not None else self._token.constants
@@ -115,10 +115,6 @@ class Operation:
         self.counts.miss()
         missed(self.counts.operation, [function], None)
         return found
-
-    def _bypass(self, function: Any, reason: Obstacle) -> None:
-        self.counts.bypass(reason)
-        missed(self.counts.operation, [function], reason)
 
 
 _HELD_BY_JAX: Final = Obstacle(

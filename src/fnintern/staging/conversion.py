@@ -9,10 +9,13 @@ program is used again only if nothing else of the trace depended on the array. I
 
 from __future__ import annotations
 
+import threading
 import types
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import jax.monitoring
 
 from fnintern.captures.freezing import Frozen
 from fnintern.counting.counts import Counts
@@ -162,8 +165,10 @@ class Conversion:
         reason: Obstacle,
     ) -> Any:
         self.counts.bypass(reason)
+        before = _compiled.count
         result = unconverted(*args, **kwargs)
-        self._missed(args, kwargs, call, reason)
+        if _compiled.count != before:  # else JAX has found it again
+            self._missed(args, kwargs, call, reason)
         return result
 
     def _missed(
@@ -235,6 +240,22 @@ def reason_unconverted(frozen: Frozen) -> Obstacle | None:
     reasons = (conversion.why_not(frozen) for conversion in list(_all))
     return next((reason for reason in reasons if reason is not None), None)
 
+
+class _Compiled(threading.local):
+    """How often JAX has compiled in this thread. That it has traced, it tells of a hit, too."""
+
+    count = 0
+
+
+_compiled: Final = _Compiled()
+
+
+def _count(event: str, seconds: float, **more: Any) -> None:
+    if event == "/jax/core/compile/backend_compile_duration":
+        _compiled.count += 1
+
+
+jax.monitoring.register_event_duration_secs_listener(_count)
 
 _all: weakref.WeakSet[Conversion] = weakref.WeakSet()
 
