@@ -221,6 +221,6 @@ def test_without_jax_each_says_how_to_install_it() -> None:
         strict=True,
     ):
         assert line.startswith(f"{what} needs jax, which could not be imported")
-        assert line.endswith("Install it with: python -m pip install 'jax>=0.10'")
-    assert patch_flax.endswith("pip install 'flax>=0.12.6' 'jax>=0.10'")
+        assert "Install it from the package index, with: pip install jax;" in line
+    assert "with: pip install flax;" in patch_flax
     assert explained == "abs: interned, keyed by the value of all its captures"

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 #: What needs no jax: ``from fnintern import *`` imports none.
 __all__ = [
-    "CacheInfo", "Cached", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch", "Retrace",
-    "RetraceWarning", "Retraces", "Summary",
+    "CacheInfo", "Cached", "Capture", "Explanation", "Obstacle", "OperationCounts", "Patch",
+    "Retrace", "RetraceWarning", "Retraces", "Summary",
     "cache_clear", "cache_info", "explain", "interned", "keyed", "patch", "patch_all",
     "patch_flax", "patch_jax", "retraces", "stateless", "summary",
 ]  # fmt: skip

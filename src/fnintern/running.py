@@ -7,7 +7,6 @@ and a traceback shows the program's frames alone.
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import functools
 import importlib.machinery
@@ -18,7 +17,10 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+if TYPE_CHECKING:
+    import argparse
 
 __all__ = ["NoProgramError", "add_program", "around", "run"]
 
@@ -36,7 +38,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     """Lets a parser take a program and its arguments, as ``as_module``, ``program``, ``args``."""
     parser.add_argument("-m", dest="as_module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("program", metavar="SCRIPT", help="what to run; - for standard input")
-    parser.add_argument("args", metavar="ARGS", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("args", metavar="ARGS", nargs="...", help="its arguments")
 
 
 def run(

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
@@ -16,7 +15,7 @@ from typing import Any, Final
 __all__ = ["check_installed", "import_for", "when_imported"]
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Has the loader of a module that is waited for tell when it has run the module's code.
 
     It finds nothing by itself: it asks the other finders, and returns what they do.
