@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import attrs
 
@@ -54,13 +54,13 @@ def main(
         # The patch imports flax, and that jax: not before the program has said how.
         jaxprobe.when_imported(name, patches[name])
     seen = retraces()
-    _at_exit(seen, options)
     module = ModuleType("__main__")
     namespace = vars(module)
     namespace["__builtins__"] = builtins
     if sys.version_info < (3, 14):  # where every __main__ has some
         namespace["__annotations__"] = {}
     code = None
+    report = _at_exit(seen, options)
     # No `with`: the report is to see the threads that go on when the program's last line is done.
     seen.__enter__()
     try:
@@ -68,6 +68,10 @@ def main(
         sys.argv[:] = [options.program if not options.as_module else str(module.__file__), *rest]
         sys.modules["__main__"] = module
         exec(code, namespace)
+    except _NoProgramError as error:  # nothing was run, so there is nothing to report
+        atexit.unregister(report)
+        seen.stop()
+        options.error(str(error))
     except SystemExit:
         raise
     except BaseException:
@@ -111,20 +115,24 @@ def _parse(
 # --- the program -------------------------------------------------------------------------------
 
 
+class _NoProgramError(Exception):
+    """There is no such program."""
+
+
 def _load(options: argparse.Namespace, module: ModuleType) -> CodeType:
     """The program's code, and in `module` what is to be known about it."""
     name = options.program
     if options.as_module:
         _first_on_path(os.getcwd())
-        return _module_code(name, module, options.error)
+        return _module_code(name, module)
     if os.path.isdir(name) or name.endswith((".zip", ".pyz")):
         sys.path[0] = name
-        return _module_code("__main__", module, options.error)
+        return _module_code("__main__", module)
     try:
         with open(name, "rb") as file:
             source = file.read()
     except OSError as error:
-        options.error(f"cannot read {name!r}: {error.strerror}")
+        raise _NoProgramError(f"cannot read {name!r}: {error.strerror}") from error
     _first_on_path(os.path.dirname(os.path.realpath(name)))
     module.__file__ = os.path.abspath(name)
     module.__spec__ = None
@@ -138,7 +146,7 @@ def _first_on_path(directory: str) -> None:
         sys.path[0] = directory
 
 
-def _module_code(name: str, module: ModuleType, error: Callable[[str], NoReturn]) -> CodeType:
+def _module_code(name: str, module: ModuleType) -> CodeType:
     try:
         if name == "__main__":  # of a directory or a zip file
             spec = importlib.machinery.PathFinder.find_spec(name, [sys.path[0]])
@@ -147,11 +155,11 @@ def _module_code(name: str, module: ModuleType, error: Callable[[str], NoReturn]
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except ImportError as problem:
-        error(f"cannot import {name!r}: {problem}")
+        raise _NoProgramError(f"cannot import {name!r}: {problem}") from problem
     get_code = getattr(spec.loader, "get_code", None) if spec is not None else None
     code = get_code(spec.name) if spec is not None and get_code is not None else None
     if spec is None or not isinstance(code, CodeType):
-        error(f"no module named {name!r} that can be run")
+        raise _NoProgramError(f"no module named {name!r} that can be run")
     module.__file__ = spec.origin
     module.__spec__ = spec
     module.__loader__ = spec.loader
@@ -177,7 +185,7 @@ def _hide_our_frames(code: CodeType | None) -> None:
 # --- the report --------------------------------------------------------------------------------
 
 
-def _at_exit(seen: Retraces, options: argparse.Namespace) -> None:
+def _at_exit(seen: Retraces, options: argparse.Namespace) -> Callable[[], None]:
     pid = os.getpid()
 
     def report() -> None:
@@ -195,6 +203,7 @@ def _at_exit(seen: Retraces, options: argparse.Namespace) -> None:
                 file.write(page(seen, title=options.program))
 
     atexit.register(report)
+    return report
 
 
 def to_json(seen: Retraces) -> dict[str, Any]:

@@ -145,11 +145,11 @@ def _replace(module: ModuleType | None, name: str, old: Any, new: Any) -> Callab
 
 
 class _Finder(MetaPathFinder):
-    """Runs a callback right after one package has been imported, once."""
+    """Runs callbacks right after one package has been imported, once."""
 
-    def __init__(self, name: str, callback: Callable[[], object]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._callback = callback
+        self.callbacks: list[Callable[[], object]] = []
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -157,6 +157,7 @@ class _Finder(MetaPathFinder):
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
+        del _finders[fullname]
         spec = importlib.util.find_spec(fullname)
         loader: Any = spec.loader if spec is not None else None
         if loader is not None:
@@ -164,10 +165,15 @@ class _Finder(MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 loader.exec_module(module)
-                self._callback()
+                for callback in self.callbacks:
+                    callback()
 
             loader.exec_module = exec_module
         return spec
+
+
+#: One for each package: two that set one loader's method would undo each other.
+_finders: dict[str, _Finder] = {}
 
 
 def when_imported(name: str, callback: Callable[[], object]) -> Callable[[], None]:
@@ -179,11 +185,17 @@ def when_imported(name: str, callback: Callable[[], object]) -> Callable[[], Non
     if name in sys.modules:
         callback()
         return lambda: None
-    finder = _Finder(name, callback)
-    sys.meta_path.insert(0, finder)
+    finder = _finders.get(name)
+    if finder is None:
+        finder = _finders[name] = _Finder(name)
+        sys.meta_path.insert(0, finder)
+    finder.callbacks.append(callback)
 
     def undo() -> None:
-        if finder in sys.meta_path:
+        if callback in finder.callbacks:
+            finder.callbacks.remove(callback)
+        if not finder.callbacks and _finders.get(name) is finder:
+            del _finders[name]
             sys.meta_path.remove(finder)
 
     return undo
