@@ -451,7 +451,25 @@ def test_the_table_fits_80_columns_and_says_all() -> None:
 
 
 def test_repr_is_short() -> None:
-    assert repr(Retraces()) == "<Retraces: 0 causes, 0 of 0 traces>"
+    with retraces() as seen:
+        churn(3)
+    assert repr(seen) == "<Retraces: 2 re-traces by 1 causes>"
+
+
+def test_a_report_that_watched_nothing_asserts_nothing() -> None:
+    seen = retraces()
+    churn(3)
+    with pytest.raises(RuntimeError, match="watched nothing; write `with"):
+        seen.assert_none()
+    assert "not begun" in repr(Retraces())
+
+
+def test_elapsed_grows_while_the_block_runs() -> None:
+    with retraces() as seen:
+        churn(2)
+        assert sum(row.seconds for row in seen.rows) <= seen.elapsed
+    assert seen.elapsed == seen.elapsed > 0
+    assert Retraces().elapsed == 0
 
 
 def test_whose_line_it_is_goes_by_what_the_library_is() -> None:

@@ -271,6 +271,20 @@ def test_wrong_arguments_are_told(args: list[str], message: str) -> None:
     done = run(*args)
     assert done.returncode == 2
     assert message in done.stderr
+    assert "re-trac" not in done.stderr.replace("fnintern retraces", "")
+
+
+def test_patch_jax_is_applied_although_the_report_waits_for_jax_too(script: Any) -> None:
+    path = script(
+        """
+        import jax, jax.numpy as jnp
+        for _ in range(3):
+            jax.lax.map(lambda v: v + 1, jnp.ones(4))
+        """
+    )
+    assert "made again" in run(path).stderr
+    assert "no re-traces" in run("--patch", "jax", path).stderr
+    assert "no re-traces" in run("--patch", "jax", "--patch", "flax", path).stderr
 
 
 def test_patch_flax_shows_what_it_saves(script: Any) -> None:

@@ -96,7 +96,7 @@ def test_by_name():
 """
     )
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["1 re-traces, at most 0 expected"])
+    result.stdout.fnmatch_lines(["1 re-trace, at most 0 expected"])
 
 
 def test_marked_test_that_fails_by_itself_shows_its_own_failure(outcomes: object) -> None:
@@ -136,3 +136,77 @@ def test_plugin_is_loaded_by_its_entry_point() -> None:
     if not _installed():
         pytest.skip("fnintern is not installed here, only on the path")
     assert "fnintern.retracing.pytest_plugin" in sys.modules
+
+
+ORDER = """
+step = jax.jit(lambda v: v * 2)
+
+def test_first():
+    step(1.0)
+
+@pytest.mark.max_retraces
+def test_second():
+    step(1)
+
+@pytest.mark.max_retraces
+def test_third():
+    step(1.0)
+    step(1)
+
+def test_fixture(retraces):
+    step(1j)
+    retraces.assert_none()
+"""
+
+
+@pytest.mark.parametrize("order", [("first", "second", "third", "fixture"), ("second", "third")])
+def test_what_ran_before_decides_nothing(outcomes: object, order: tuple[str, ...]) -> None:
+    names = [f"test_what_ran_before_decides_nothing.py::test_{name}" for name in order]
+    result = outcomes(ORDER, *names)  # type: ignore[operator]
+    result.assert_outcomes(passed=len(order) - 1, failed=1)
+    assert any("::test_third" in line for line in result.outlines if line.startswith("FAILED"))
+
+
+SUITE = """
+def test_two():
+    churn(3)
+
+@pytest.mark.max_retraces(2)
+def test_marked():
+    churn(3)
+
+def test_none():
+    churn(1)
+"""
+
+
+def test_limit_for_a_whole_suite(outcomes: object) -> None:
+    result = outcomes(SUITE, "--fnintern-max-retraces=1")  # type: ignore[operator]
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["2 re-traces, at most 1 expected"])
+
+
+def test_limit_for_a_whole_suite_in_a_file(outcomes: object, pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfnintern_max_retraces = 0")
+    outcomes(SUITE).assert_outcomes(passed=2, failed=1)  # type: ignore[operator]
+
+
+def test_wrong_limit_for_a_suite_is_told(outcomes: object) -> None:
+    result = outcomes(SUITE, "--fnintern-max-retraces=many")  # type: ignore[operator]
+    assert result.ret != 0
+    result.stderr.fnmatch_lines(["*--fnintern-max-retraces=many: expected the largest number*"])
+
+
+def test_inner_traces_are_not_counted_one_by_one(outcomes: object) -> None:
+    result = outcomes(  # type: ignore[operator]
+        """
+import numpy as np
+step = jax.jit(lambda v: jax.numpy.sum(v * 2) + jax.numpy.mean(v))
+
+@pytest.mark.max_retraces(2)
+def test_two_shapes():
+    for n in (4, 5, 6):
+        step(np.ones(n, np.float32))
+"""
+    )
+    result.assert_outcomes(passed=1)

@@ -114,13 +114,13 @@ class Recorder:
     def __init__(self) -> None:
         self.traces = 0
         self.compiles = 0
-        self.elapsed = 0.0
         self.problems: list[str] = []
         self.first = Tally()
         self.tallies: dict[Any, Tally] = {}
         self.spans: list[tuple[Tally, Span]] = []
         self.started: float | None = None
         self._running = False
+        self._ended = 0.0
         self._functions: dict[Any, list[tuple[int, Function]]] = {}
         self._latest: dict[int, Tally] = {}
         self._compiled: dict[Any, tuple[int, jaxprobe.Key]] = {}
@@ -142,7 +142,7 @@ class Recorder:
             return
         self._call_off()
         with lock:
-            self.elapsed = time.perf_counter() - self.started
+            self._ended = time.perf_counter()
             if "jax" in sys.modules and not jaxprobe.counts():
                 self.problems.append("this jax does not say what it traces: nothing was counted")
             self._running = False
@@ -153,6 +153,13 @@ class Recorder:
             self._latest.clear()
             self._compiled.clear()
             self._call_off = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the begin to the end, or until now."""
+        if self.started is None:
+            return 0.0
+        return (time.perf_counter() if self._running else self._ended) - self.started
 
     def traced(self, place: Place, miss: jaxprobe.Miss | None, new: Function | None) -> Tally:
         """Count a trace that no other trace encloses, and say where it belongs."""

@@ -134,7 +134,7 @@ class Retraces:
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the block took; 0 while it runs."""
+        """Seconds that the block took; while it runs, those until now."""
         return self._seen.elapsed
 
     @property
@@ -165,8 +165,12 @@ class Retraces:
 
     @property
     def retraced(self) -> int:
-        """How many of :attr:`traces` are re-traces."""
-        return sum(row.traces for row in self.rows)
+        """How often one of the user's lines was run with a re-trace, whatever that traced inside.
+
+        A new shape is one. This is the number that a test can put a bound on.
+        """
+        with lock:
+            return len(set[int]().union(*(t.executions for t in self._seen.tallies.values())))
 
     @property
     def recompiled(self) -> int:
@@ -193,6 +197,7 @@ class Retraces:
         Raises:
             AssertionError: there was a re-trace, or something that could not be explained and may
                 have been one. The message is the table.
+            RuntimeError: no block was run under this report.
 
         Example:
             >>> from fnintern import retraces
@@ -200,6 +205,11 @@ class Retraces:
             ...     pass
             >>> seen.assert_none()
         """
+        if self._seen.started is None:
+            raise RuntimeError(
+                "this report has watched nothing; write `with fnintern.retraces() as seen:` around "
+                "the code, and call seen.assert_none() after it"
+            )
         if self._seen.tallies or self.problems:
             raise AssertionError(str(self))
 
@@ -207,9 +217,9 @@ class Retraces:
         return plain(self)
 
     def __repr__(self) -> str:
-        return (
-            f"<Retraces: {len(self._seen.tallies)} causes, {self.retraced} of {self.traces} traces>"
-        )
+        if self._seen.started is None:
+            return "<Retraces: not begun; use it in a `with` statement>"
+        return f"<Retraces: {self.retraced} re-traces by {len(self._seen.tallies)} causes>"
 
     def _sorted(self) -> list[Tally]:
         with lock:
