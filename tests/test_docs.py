@@ -22,6 +22,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import front
+
 from fnintern.patches import patching
 
 ROOT = Path(__file__).parent.parent
@@ -221,10 +225,43 @@ class TestTheseTestsCanFail:
 
 
 def test_the_table_of_the_readme_is_that_of_the_start_page() -> None:
-    """It is a part of it, line by line: one run of the demo, in one place."""
-    whole, part = (
-        next(b.text for b in blocks(page.read_text()) if "tracing cache misses" in b.text)
-        for page in (DOCS / "index.md", ROOT / "README.md")
-    )
-    lines = iter(whole.splitlines())
-    assert [line for line in part.splitlines() if line not in lines] == []
+    """Both are made of what the demo printed, which the start page has whole."""
+    start = front.START.read_text()
+    demos = [
+        front.Demo(f"{b.text}\nlimit:") for b in blocks(start) if "tracing cache misses" in b.text
+    ]
+    assert [demo.flax for demo in demos] == sorted({d.flax for d in demos}, key=len)
+    readme = front.README.read_text()
+    assert front.inserted(readme, front.summary(demos)) == readme
+    assert front.inserted(start, front.front(demos)) == start
+    edited = readme.replace("(3) |", "(2) |", 1)
+    assert front.inserted(edited, front.summary(demos)) != edited
+
+
+#: Code of a law, such as S1.
+LAW = re.compile(r"(?<![\w`])(?:I[1-6]|L[1-5]|C[12]|S[1-7])(?![\w`])")
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"(?ms)^ *```.*?^ *```|`[^`\n]*`|<!--.*?-->", "", text)
+
+
+#: Pages for those who change fnintern, and the page that defines the codes.
+FOR_MAINTAINERS = {"CONTRIBUTING.md", "laws.md", "changelog.md"}
+FOR_USERS = [page for page in PAGES if page.name not in FOR_MAINTAINERS]
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=ids(FOR_USERS))
+def test_a_law_is_named_with_a_link(page: Path) -> None:
+    text = without_code(page.read_text())
+    linked = re.sub(r"\[[^\]]*\]\([^)]*laws\.md#[^)]*\)", "", text)
+    assert LAW.findall(linked) == []
+    for code, anchor in re.findall(r"\[[^\]]*?(\w\d)[^\]]*\]\([^)]*laws\.md#(\w+)\)", text):
+        assert anchor == code.lower()
+        assert f"### {code}\n" in (DOCS / "laws.md").read_text()
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=ids(FOR_USERS))
+def test_a_link_is_called_by_a_title(page: Path) -> None:
+    """And not by a file's name."""
+    assert re.findall(r"\[`?[\w/]+\.md`?\]\(", page.read_text()) == []

@@ -101,7 +101,8 @@ def _table(found: Sequence[Found], rows: Sequence[tuple[str, str]]) -> Iterator[
     yield "|" + "---|" * len(heads)
     for law, question in rows:
         cells = [_cell(question, contestant, of) for _, contestant, of in columns]
-        yield f"| {' | '.join([*([law] if laws else []), question, *cells])} |"
+        linked = f"[{law}](laws.md#{law.lower()})" if law else ""
+        yield f"| {' | '.join([*([linked] if laws else []), question, *cells])} |"
 
 
 def _cell(question: str, contestant: str, of: Sequence[Findings]) -> str:

@@ -149,9 +149,10 @@ def patch_flax(*, by: By = "value") -> Patch:
     program at each call.
 
     Args:
-        by: how functions are compared; see :func:`fnintern.interned`. ``"value"`` never changes
-            a result (laws S1 to S3). ``"object"`` takes what a function captures as constant, as
-            ``jax.jit`` does, and covers what a transform makes and drops within one call.
+        by: how functions are compared; see :func:`fnintern.interned`. with ``"value"`` a call
+            returns what a fresh trace would (laws S1 to S3). ``"object"`` takes what a function
+            captures as constant, as ``jax.jit`` does, and covers what a transform makes and drops
+            within one call.
 
     Returns:
         The patch, which is in force, and is a context manager with ``revert()`` and ``report``.
