@@ -35,8 +35,8 @@ HELP = """\
 `interned` is `fnintern.interned`; `same` is `interned(by="value")(lambda f: f)`, which gives
 equal functions one identity, so that it can stand wherever a function is an argument. Under *by*
 is what brings a row to 0/0: `patch_jax()`; else `patch_all()`; else *one line* of the user's; else
-*nothing*, and why not. [Other libraries](recipes.md) shows the lines at work. A report is the public
-one that a program rebuilds.
+*nothing*, and why not. [Other libraries](recipes.md) shows the lines at work. A report is the
+public one that a program rebuilds.
 """
 
 
