@@ -90,6 +90,7 @@ class TestSummary:
 
     def test_what_is_gone_is_added_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(counts_module, "_MAX_PAST", 10)
+        monkeypatch.setattr(counts_module, "_past", type(counts_module._past)())
         for i in range(100):
             Counts(f"test_what_is_gone_is_added_up {i % 2}").hits = 2
         found = fnintern.summary().operations

@@ -56,11 +56,11 @@ class ConversionCounts:
 
         def counted_run(conversion: Any, *args: Any) -> Any:
             name = conversion.name
-            before = conversion._hits, conversion._misses
+            before = conversion.counts.hits, conversion.counts.misses
             outcome = "raised"
             try:
                 result = run(conversion, *args)
-                after = conversion._hits, conversion._misses
+                after = conversion.counts.hits, conversion.counts.misses
                 converted = "hit" if after[0] > before[0] else "built"
                 outcome = converted if after != before else "unconverted"
                 if compare and after != before:
@@ -71,7 +71,14 @@ class ConversionCounts:
 
         monkeypatch.setattr(Staged, "__call__", counted_call)
         monkeypatch.setattr(Conversion, "run", counted_run)
-        monkeypatch.setattr(Conversion, "watcher", self._refused)
+        missed = Conversion._missed
+
+        def counted_miss(conversion: Any, args: Any, kwargs: Any, call: Any, reason: Any) -> None:
+            if reason is not None:
+                self._refused(conversion, reason)
+            missed(conversion, args, kwargs, call, reason)
+
+        monkeypatch.setattr(Conversion, "_missed", counted_miss)
 
     def _refused(self, conversion: Conversion, found: Obstacle) -> None:
         kind = "a class of the test's own" if "<locals>" in found.type_name else found.type_name

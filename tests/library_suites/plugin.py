@@ -26,6 +26,7 @@ from library_suites.wrapper_counts import WrapperCounts
 _PATCHES: Final[dict[str, tuple[Callable[[], Patch], type[WrapperCounts | ConversionCounts]]]] = {
     "flax": (fnintern.patch_flax, WrapperCounts),
     "jax": (fnintern.patch_jax, ConversionCounts),
+    "all": (fnintern.patch_all, ConversionCounts),
 }
 
 

@@ -1,7 +1,8 @@
 """Runs a library's own tests without and with a patch, and compares by test.
 
     python tests/library_suites/run.py flax [--patch flax | jax] [--quick | --examples] [--twice]
-    python tests/library_suites/run.py haiku [--quick]
+    python tests/library_suites/run.py haiku [--patch jax | all] [--quick]
+    python tests/library_suites/run.py (optax | numpyro) [--quick]
 
 and ``[-n 2] [--sdist FILE] [TEST ...]``. Downloads the source distribution of the release that this
 interpreter has installed, unpacks its tests and their configuration (not its package: what is
@@ -107,7 +108,9 @@ def tally(found: dict[str, tuple[str, str]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("library", choices=SUITES)
-    parser.add_argument("--patch", choices=("flax", "jax"), help="the first that the library has")
+    parser.add_argument(
+        "--patch", choices=("flax", "jax", "all"), help="the first that the library has"
+    )
     parser.add_argument("--quick", action="store_true", help="only the files that use transforms")
     parser.add_argument("--examples", action="store_true", help="the examples instead")
     parser.add_argument(

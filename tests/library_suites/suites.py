@@ -107,24 +107,70 @@ _FLAX: Final = Suite(
 
 _HAIKU: Final = Suite(
     "dm-haiku",
-    tests={"jax": ("tests",)},
+    tests={"jax": ("tests",), "all": ("tests",)},
     # Where control flow is, and what carries parameters and state through it.
-    quick={
-        "jax": tuple(
+    quick=dict.fromkeys(
+        ("jax", "all"),
+        tuple(
             f"tests/{name}_test.py"
             for name in (
                 "stateful", "recurrent", "lift", "layer_stack", "spectral_norm",
                 "multi_transform",
             )
         ),
-    },
+    ),
     # Beside the package, under another name than its own.
     unpacked={"haiku/_src": "tests"},
+    excluded={
+        "all": {
+            "test_create_module_inside_remat_jax_remat": (
+                "it logs in a trace, and a function that is made again is traced once"
+            ),
+        },
+    },
     # Names of files occur in several directories; two of them need TensorFlow.
     arguments=("--import-mode=importlib", "--continue-on-collection-errors"),
     environment=_COMPILING,
     absent=("tensorflow",),
 )  # fmt: skip
 
-#: Name of the library's package -> its tests.
-SUITES: Final[Mapping[str, Suite]] = {"flax": _FLAX, "haiku": _HAIKU}
+_OPTAX: Final = Suite(
+    "optax",
+    tests={"all": ("tests",)},
+    # Where control flow is, and what is jitted at the point of use.
+    quick={
+        "all": tuple(
+            f"tests/{name}_test.py"
+            for name in (
+                "_src/linesearch", "_src/linear_algebra", "_src/combine", "schedules/_inject",
+                "transforms/_accumulation", "transforms/_conditionality", "contrib/_common",
+                "perturbations/_make_pert", "projections/_projections",
+            )
+        ),
+    },
+    unpacked={"optax": "tests"},
+    arguments=("--import-mode=importlib", "--continue-on-collection-errors"),
+    environment=_COMPILING,
+)  # fmt: skip
+
+_NUMPYRO: Final = Suite(
+    "numpyro",
+    # Those that the distribution has; those of inference it leaves out.
+    tests={"all": ("test",)},
+    quick={
+        "all": tuple(
+            f"test/test_{name}.py"
+            for name in ("compile", "handlers", "pickle", "optimizers", "util", "nn", "flows")
+        ),
+    },
+    unpacked={"test": "test", "pyproject.toml": "pyproject.toml"},
+    # A script of examples needs the repository.
+    excluded={"all": {"test_examples": "it runs files that the distribution leaves out"}},
+    arguments=("--continue-on-collection-errors", "-W", "ignore::DeprecationWarning"),
+    environment={**_COMPILING, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
+)  # fmt: skip
+
+#: Name of the library's package -> its tests. The distribution of equinox has none.
+SUITES: Final[Mapping[str, Suite]] = {
+    "flax": _FLAX, "haiku": _HAIKU, "optax": _OPTAX, "numpyro": _NUMPYRO,
+}  # fmt: skip

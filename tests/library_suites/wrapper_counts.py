@@ -145,13 +145,13 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counted_find(self: Any, names: Any, values: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(self._factory, "__qualname__", None) or _class_of(self._factory)
-        before = self.tally.hits, self._misses
+        before = self.tally.hits, self.tally.misses
         refused.clear()
         # What the factory raises is its own affair; the wrapper was decided on before.
         result = find(self, names, values, args, kwargs)
         if self.tally.hits > before[0]:
             counts.outcomes[name, "hit"] += 1
-        elif self._misses > before[1]:
+        elif self.tally.misses > before[1]:
             counts.outcomes[name, "built"] += 1
         else:
             bypassed(name, values)

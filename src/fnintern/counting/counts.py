@@ -171,10 +171,10 @@ def summary() -> Summary:
     Example:
         >>> import fnintern
         >>> @fnintern.interned
-        ... def wrap(f):
+        ... def wrap_in_list(f):
         ...     return [f]
-        >>> _ = wrap(abs), wrap(abs), wrap([1])
-        >>> fnintern.summary().operations["wrap"]  # doctest: +ELLIPSIS
+        >>> _ = wrap_in_list(abs), wrap_in_list(abs), wrap_in_list([1])
+        >>> fnintern.summary().operations["wrap_in_list"]  # doctest: +ELLIPSIS
         OperationCounts(hits=1, misses=1, bypassed=1, reasons={'f is a list: ...': 1})
     """
     found = (ref() for ref in list(_live.values()))
