@@ -27,7 +27,7 @@ python = $(VENV)/bin/python
 # One file for each set of extras that is installed; pip adds them to one environment.
 stamp = $(VENV)/.installed
 
-.PHONY: demo test test-all flax-tests haiku-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
+.PHONY: demo test test-all flax-tests haiku-tests optax-tests numpyro-tests new-wrappers coverage libraries bench compare docs dist lint ruff format mypy clean
 .DELETE_ON_ERROR:
 
 demo: $(stamp)-flax
@@ -44,6 +44,9 @@ flax-tests: $(stamp)-suites
 
 haiku-tests: $(stamp)-suites
 	$(python) tests/library_suites/run.py haiku $(ARGS)
+
+optax-tests numpyro-tests: $(stamp)-suites
+	$(python) tests/library_suites/run.py $(@:-tests=) $(ARGS)
 
 new-wrappers: $(stamp)-test
 	$(python) -m pytest tests/test_new_wrappers.py $(ARGS)

@@ -77,7 +77,7 @@ def mcmc_bar(recipe: bool) -> Call:
     "numpyro",
     "MCMC.run again, vectorized chains",
     report="pyro-ppl/numpyro#2171",
-    why="the search for initial values hands a new closure to lax.map as well",
+    why="numpyro wraps the sampler in another vmap at each run",
     **MAYBE_JIT,
 )
 def mcmc_vectorized(recipe: bool) -> Call:
@@ -89,8 +89,7 @@ def mcmc_vectorized(recipe: bool) -> Call:
     "MCMC.run again, parallel chains",
     report="pyro-ppl/numpyro#2172",
     modules="numpyro",
-    why="each run hands pmap a new partial over a dict and over the sampler, whose transforms "
-    "hold weak references",
+    why="each run hands pmap a new partial over the sampler, and over what the last run returned",
 )
 def mcmc_parallel(recipe: bool) -> Call:
     return _mcmc(progress_bar=False, num_chains=2, chain_method="parallel")
@@ -162,6 +161,7 @@ def predictive_substituted(recipe: bool) -> Call:
     "control_flow.scan",
     modules="numpyro",
     recipe="`jit = interned(jax.jit)`, on a function that seeds the model",
+    why="numpyro reads the value of the scale, to check it",
 )
 def control_flow_scan(recipe: bool) -> Call:
     import numpyro
