@@ -189,6 +189,22 @@ class TestHeld:
             assert jitted(np.arange(3)).dtype == jnp.int64
         assert jitted(np.arange(3)).dtype == jnp.int32
 
+    def test_a_number_and_what_is_computed_from_it_are_one_signature(self, patched: Any) -> None:
+        traces = [0]
+
+        def make() -> Any:
+            def f(x: Any) -> Any:
+                traces[0] += 1
+                return x * 2
+
+            return jax.jit(f)
+
+        jitted = made_again(make)
+        x = jitted(1.0)
+        assert jitted(x) == 4.0
+        assert jitted(jitted(np.float32(2.0)).item()) == 8.0
+        assert traces[0] == 2  # weakly typed, and not
+
 
 class TestFace:
     """What `jax.jit` returns can do, it can."""

@@ -321,10 +321,12 @@ def _kind_of(operand: Any) -> Any:
     """What JAX tells its traces by."""
     try:
         aval = operand.aval
-        return aval.shape, aval.dtype, aval.weak_type
-    except AttributeError:
-        dtype = getattr(operand, "dtype", None)
-        return type(operand) if dtype is None else (type(operand), operand.shape, dtype)
+    except AttributeError:  # of Python or NumPy: what JAX makes of it
+        try:
+            aval = jax.typeof(operand)
+        except TypeError:  # it says so itself
+            return type(operand)
+    return aval.shape, aval.dtype, getattr(aval, "weak_type", False)
 
 
 def _is_deleted(operand: Any) -> bool:
