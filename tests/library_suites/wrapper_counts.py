@@ -113,8 +113,8 @@ def _count(counts: WrapperCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[tuple[str, str, str]] = []
     builds: list[None] = []
 
-    def remember(self: Any, path: str, value: object, reason: str) -> None:
-        unkeyable(self, path, value, reason)
+    def remember(self: Any, path: str, value: object, reason: str, remedy: str = "") -> None:
+        unkeyable(self, path, value, reason, remedy)
         self.category = category_of(value)
 
     def watched_freeze(*values: Any, **kwargs: Any) -> Any:
