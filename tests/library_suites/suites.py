@@ -121,13 +121,14 @@ _HAIKU: Final = Suite(
     ),
     # Beside the package, under another name than its own.
     unpacked={"haiku/_src": "tests"},
-    excluded={
-        "all": {
+    excluded=dict.fromkeys(
+        ("jax", "all"),
+        {
             "test_create_module_inside_remat_jax_remat": (
                 "it logs in a trace, and a function that is made again is traced once"
             ),
         },
-    },
+    ),
     # Names of files occur in several directories; two of them need TensorFlow.
     arguments=("--import-mode=importlib", "--continue-on-collection-errors"),
     environment=_COMPILING,
