@@ -105,6 +105,12 @@ _FLAX: Final = Suite(
     },
 )  # fmt: skip
 
+_LOGS: Final = {
+    "test_create_module_inside_remat_jax_remat": (
+        "it logs in a trace, and a function that is made again is traced once"
+    ),
+}
+
 _HAIKU: Final = Suite(
     "dm-haiku",
     tests={"jax": ("tests",), "all": ("tests",)},
@@ -121,14 +127,7 @@ _HAIKU: Final = Suite(
     ),
     # Beside the package, under another name than its own.
     unpacked={"haiku/_src": "tests"},
-    excluded=dict.fromkeys(
-        ("jax", "all"),
-        {
-            "test_create_module_inside_remat_jax_remat": (
-                "it logs in a trace, and a function that is made again is traced once"
-            ),
-        },
-    ),
+    excluded={"jax": _LOGS, "all": _LOGS},
     # Names of files occur in several directories; two of them need TensorFlow.
     arguments=("--import-mode=importlib", "--continue-on-collection-errors"),
     environment=_COMPILING,
